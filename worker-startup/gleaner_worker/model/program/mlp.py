@@ -69,7 +69,8 @@ def mixture(
 
     def weighted(of):
         """fp32 [M, D]: the sum of what the chosen experts of each token give, one after another."""
-        return sum(of(choice) * weights[:, choice, None] for choice in range(experts.per_token))
+        first, *others = (of(choice) * weights[:, choice, None] for choice in range(experts.per_token))
+        return sum(others, first)
 
     down = linear(inner, "experts_down")
     out = weighted(lambda choice: down[places[:, choice]])
