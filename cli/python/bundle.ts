@@ -7,7 +7,7 @@ import {LOCK, lockKey, WORKER_FOLDER} from '../../client/python/python.ts';
 import {CliError} from '../../client/text/errors.ts';
 
 /** The modules and tables of both packages, and the lock files. */
-const PACKED = /^(gleaner_worker|gleaner_reader)\/.*\.(py|json)$|\.lock$/;
+const PACKED = /^(gleaner_worker|gleaner_reader)\/.*\.(py|jsonl?)$|\.lock$/;
 
 /** Archive of the Python environment that a boot fetches, and the key that names its folder on the host. */
 type EnvironmentArchive = {key: string; sha256: string; size_bytes: number};
