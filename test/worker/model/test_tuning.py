@@ -2,31 +2,31 @@
 
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[3] / "bench"))
-from tpu.models import CONFIGS  # isort: skip
-from tpu.search import fastest, table  # isort: skip
-
 from gleaner_worker.architecture.config import parse_config
 from gleaner_worker.model.program.tuning import CPU, TABLE, TPU, tuning_of
 
+sys.path.append(str(Path(__file__).parents[3] / "bench"))
+# By name, because benchmarks import from the tests.
+SEARCH, MODELS = (import_module(name) for name in ("tpu.search", "tpu.models"))
 V6E = SimpleNamespace(platform="tpu", device_kind="TPU v6 lite")
 
 
 def test_the_table_of_the_worker_has_the_fastest_settings_of_the_search():
     (compiler,) = {entry["compiler"] for entry in TABLE}
-    assert table(compiler) == TABLE
+    assert SEARCH.table(compiler) == TABLE
     assert {entry["kind"] for entry in TABLE} >= {"TPU v6 lite", "TPU v5"}
 
 
 @pytest.mark.parametrize("model", ["Llama-3.1-8B", "Qwen2.5-7B", "gemma-2-9b", "Qwen3-30B-A3B"])
 def test_a_model_of_the_table_has_its_own_settings_and_another_those_of_the_nearest_width(model):
     (entry,) = (entry for entry in TABLE if (entry["kind"], entry["model"]) == (V6E.device_kind, model))
-    config = parse_config(CONFIGS[model], model)
+    config = parse_config(MODELS.CONFIGS[model], model)
     expected = TPU.tried | entry["settings"]
     for each in (config, replace(config, d_model=config.d_model + 64)):
         found = tuning_of(V6E, "bf16", each)
@@ -34,7 +34,7 @@ def test_a_model_of_the_table_has_its_own_settings_and_another_those_of_the_near
 
 
 def test_a_chip_without_a_search_has_the_usual_settings_and_fp32_has_no_kernel():
-    config = parse_config(CONFIGS["Llama-3.1-8B"], "a model")
+    config = parse_config(MODELS.CONFIGS["Llama-3.1-8B"], "a model")
     assert tuning_of(SimpleNamespace(platform="tpu", device_kind="TPU v9"), "bf16", config) == TPU
     assert not tuning_of(V6E, "fp32", config).kernels
     assert tuning_of(SimpleNamespace(platform="cpu", device_kind="cpu"), "bf16", config) == CPU
@@ -52,8 +52,10 @@ def test_the_search_takes_no_setting_that_gains_little_has_a_problem_or_leaves_n
             "steps_in_flight": 1 if settings["step_tokens"] == 8192 else 2,
         }
 
-    assert fastest("Llama-3.1-8B", "v6e-1", compiled) == ({"mlp_barrier": True}, [])
-    assert fastest("Llama-3.1-8B", "v6e-1", lambda settings: compiled(settings) if settings == TPU.tried else None) == (
+    assert SEARCH.fastest("Llama-3.1-8B", "v6e-1", compiled) == ({"mlp_barrier": True}, [])
+    assert SEARCH.fastest(
+        "Llama-3.1-8B", "v6e-1", lambda settings: compiled(settings) if settings == TPU.tried else None
+    ) == (
         {},
         list(TPU.tried),
     )

@@ -40,7 +40,8 @@ def isolate(folder):
 
 def pack_worker(tar):
     for package in ("gleaner_worker", "gleaner_reader"):
-        for path in sorted(path for path in Path(WORKER, package).rglob("*") if path.suffix in (".py", ".json")):
+        files = Path(WORKER, package).rglob("*")
+        for path in sorted(path for path in files if path.suffix in (".py", ".json", ".jsonl")):
             tar.add(path, str(path.relative_to(WORKER)))
 
 
