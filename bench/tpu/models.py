@@ -97,6 +97,9 @@ SEARCHED = (
     ("gemma-2-2b", "v5p-8"),
     ("Llama-3.1-8B", "v5p-8"),
     ("gemma-2-27b", "v5p-8"),
+    ("Qwen3-30B-A3B", "v5p-8"),
+    ("gpt-oss-20b", "v5p-8"),
+    ("Llama-3.1-8B", "tpu7x-8"),
 )
 # The least allowed tokens a second of rows of the default length.
 LEAST_TOKENS_PER_S = {

@@ -33,7 +33,7 @@ class Tuning:
 
 
 CPU = Tuning(False, query_block=128, step_tokens=2048, decoded_rows=8, bf16_as_bits=True)
-TRIED = ("neurons_barrier", "mlp_barrier", "tokens_minor", "heads_apart", "attention_barrier", "step_tokens")
+TRIED = ("neurons_barrier", "tokens_minor", "mlp_barrier", "heads_apart", "attention_barrier", "step_tokens")
 TPU = Tuning(True, query_block=256, step_tokens=2048)
 # The fastest settings that bench/tpu/search.py found for some models, by the kind of device. It writes the table, and
 # names the compiler in it.
