@@ -69,9 +69,7 @@ def problems_of(
         if "f32" in each.dtypes and each.size_bytes > _LARGE_BYTES and each.size_bytes != logits_bytes
     ]
     problems += [f"{name}: {buffer} holds all scores" for buffer in square_buffers(text, ROW_TOKENS)]
-    if config.experts:
-        of_layer = config.experts.count, config.experts.d_ff // ways, config.d_model
-        problems += [f"{name}: {buffer} is a copy of a layer's experts" for buffer in expert_buffers(text, *of_layer)]
+    problems += [f"{name}: {buffer} is a copy of a layer's experts" for buffer in expert_buffers(text, config, ways)]
     if not cost.kernels:
         problems.append(f"{name}: the attention kernel is missing")
     if bool(cost.collectives) != (ways > 1):

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 
+from ..architecture.config import DecoderConfig
 from .accelerators import Device
 
 PALLAS_SHARE_OF_PEAK = 0.3
@@ -72,9 +73,12 @@ def square_buffers(text: str, length: int) -> list[str]:
     return _buffers(text, lambda axes: axes.count(length) >= 2)
 
 
-def expert_buffers(text: str, experts: int, wide: int, deep: int) -> list[str]:
-    """The buffers that hold the experts of one layer, a copy of a part of the stack."""
-    return _buffers(text, lambda axes: sorted(axis for axis in axes if axis > 1) == sorted((experts, wide, deep)))
+def expert_buffers(text: str, config: DecoderConfig, ways: int) -> list[str]:
+    """The buffers that hold a device's part of the experts of one layer: a copy out of the stack of all layers."""
+    if not config.experts:
+        return []
+    of_layer = sorted((config.experts.count, config.experts.d_ff // ways, config.d_model))
+    return _buffers(text, lambda axes: sorted(axis for axis in axes if axis > 1) == of_layer)
 
 
 def _buffers(text: str, is_one: Callable[[list[int]], bool]) -> list[str]:
