@@ -62,8 +62,9 @@ def fastest(
             if figures is None or found is None:
                 missing.append(name)
                 break
-            # Devices that hold one step wait for each copy to the host. A problem may be a value of another type.
-            is_usable = figures["fits"] and figures["steps_in_flight"] > 1 and not figures["problems"]
+            # Devices that hold one step wait for each copy to the host. A problem may be a value of another type; lines
+            # of an earlier benchmark, which looked for no such value, have none.
+            is_usable = figures["fits"] and figures["steps_in_flight"] > 1 and not figures.get("problems")
             if is_usable and figures["tokens_per_s"] > _GAIN * found["tokens_per_s"]:
                 best, found = settings, figures
     return {name: value for name, value in best.items() if value != usual[name]}, missing
