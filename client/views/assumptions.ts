@@ -42,8 +42,6 @@ export type Compiled = {
   layers: number;
   accelerator: string;
   devices: number;
-  /** Rows of one device in a step, and tokens of a row. */
-  shape: string;
   hbm_limit_bytes: number;
 } & (
   | {fits: false; reason: string}
@@ -51,6 +49,8 @@ export type Compiled = {
       fits: true;
       /** Copies of the weights, and devices of a copy. */
       mesh: string;
+      /** Rows of one device in a step, and tokens of a row. */
+      shape: string;
       hbm_bytes: {arguments: number; temp: number; output: number};
       /** Of one step of all devices. */
       estimated_ms: number;

@@ -15,9 +15,9 @@ def test_layouts_that_ran_out_of_memory_are_skipped_but_for_the_last(monkeypatch
     from gleaner_worker.model import model
 
     monkeypatch.setattr(model, "layouts", lambda *_: ["8x1", "4x2", "2x4"])
-    monkeypatch.setattr(model, "compile_rows", lambda capture, layout, *_: layout)
+    monkeypatch.setattr(model, "compile_rows", lambda *_: SimpleNamespace(in_flight=2))
     plan = SimpleNamespace(capture=SimpleNamespace(config=None), shape=None, tuning=None, rules=None)
-    chosen = [model.choose_program(plan, {}, None, [], "a model", skipped)[0] for skipped in range(4)]
+    chosen = [model.choose_program(plan, {}, None, [], "a model", skipped)[1] for skipped in range(4)]
     assert chosen == ["8x1", "4x2", "2x4", "2x4"]
 
 

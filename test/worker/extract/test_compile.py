@@ -116,14 +116,36 @@ def test_a_second_process_reuses_the_compiled_programs(tiny_folder, tmp_path):
     assert stat.S_IMODE(os.stat(cache).st_mode) == 0o700 and os.listdir(cache)
 
 
+def bytes_of_one_step(model):
+    """The memory of a device that holds one step of this program and no second one."""
+    memory = model._program.run.memory_analysis()
+    need = memory.argument_size_in_bytes + memory.temp_size_in_bytes + memory.output_size_in_bytes
+    return math.ceil(need / (1 - RESERVE))
+
+
+def same_rows(model, other, sample):
+    (found,), (expected,) = (each.start([[sample]]).collect() for each in (model, other))
+    found, expected = (stored_of(model, each, 0)[0]["resid_post"].view(np.uint16) for each in (found, expected))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_step_has_fewer_rows_where_a_device_would_hold_only_one_step(tiny_folder):
+    spec = a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH)
+    roomy = a_model(spec)
+    for device_bytes in (bytes_of_one_step(roomy), bytes_of_one_step(roomy) - 1):
+        tight = a_model(spec, device_bytes=device_bytes)
+        assert 1 <= tight.shape.rows < roomy.shape.rows
+        assert tight.tuning.tried["step_tokens"] == tight.shape.rows * tight.shape.row_tokens
+        assert tight._program.in_flight > 1
+        same_rows(tight, roomy, some_samples(1)[0])
+
+
 def test_steps_wait_for_the_memory_of_earlier_steps(tiny_folder):
     """On a device that holds one step, the earlier step moves to the host first, in any order of collection."""
     samples = some_samples(4)
-    spec = a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH)
+    spec = a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, row_tokens=2048)  # a row a step
     roomy = a_model(spec)
-    memory = roomy._program.run.memory_analysis()
-    need = memory.argument_size_in_bytes + memory.temp_size_in_bytes + memory.output_size_in_bytes
-    tight = a_model(spec, device_bytes=math.ceil(need / (1 - RESERVE)))
+    tight = a_model(spec, device_bytes=bytes_of_one_step(roomy))
     assert (tight._program.in_flight, roomy._program.in_flight) == (1, 3)
     running = [tight.start([[sample]]) for sample in samples]
     assert [step._is_on_host for step in running] == [True, True, True, False]
@@ -132,7 +154,7 @@ def test_steps_wait_for_the_memory_of_earlier_steps(tiny_folder):
         found, wanted = (stored_of(tight, each, 0)[0]["resid_post"].view(np.uint16) for each in (host, expected))
         np.testing.assert_array_equal(found, wanted)
     with fails("model", "lower max_seq_length"):
-        a_model(spec, device_bytes=math.floor(need / (1 - RESERVE)) - 1)
+        a_model(spec, device_bytes=bytes_of_one_step(roomy) - 2)
 
 
 def test_an_abandoned_step_holds_no_memory(tiny_models):

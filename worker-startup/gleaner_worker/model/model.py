@@ -207,7 +207,7 @@ def load_model(
     where = f"{spec.model} (max_seq_length {spec.max_seq_length})"
     phase("compiling")
     report(f"Compiling {plan.shape.rows} x {plan.shape.row_tokens} tokens per device")
-    layout, program, decoding = choose_program(plan, weights, limit, devices, where, skipped)
+    plan, layout, program, decoding = choose_program(plan, weights, limit, devices, where, skipped)
     phase("loading")
     if previous and previous.layout == layout:
         params = previous.params
@@ -222,27 +222,37 @@ def load_model(
 
 def choose_program(
     plan: StepPlan, params: dict, limit: int | None, devices: list, where: str, skipped: int = 0
-) -> tuple[Layout, Program, Decoding | None]:
-    """Compiles for the fewest devices per copy of the weights that hold them beside a step.
+) -> tuple[StepPlan, Layout, Program, Decoding | None]:
+    """Compiles for the fewest devices per copy of the weights that hold them beside a step, with the rows that fit.
 
     params: arrays or their shapes. skipped: as load_model takes it; the last layout is never skipped. Raises
     Failure("model") when no layout fits, with the sizes of the last layout.
     """
 
-    def compiled(layout: Layout) -> tuple[Layout, Program, Decoding | None]:
+    def compiled(plan: StepPlan, layout: Layout) -> tuple[StepPlan, Layout, Program, Decoding | None]:
         decoding = None
         if plan.rules:
             decoding = Decoding(plan.capture.config, layout, params, plan.tuning, plan.rules, limit, where)
         room = limit - decoding.bytes if decoding and limit is not None else limit
-        return layout, compile_rows(plan.capture, layout, params, plan.shape, plan.tuning, room, where), decoding
+        try:
+            program = compile_rows(plan.capture, layout, params, plan.shape, plan.tuning, room, where)
+            if program.in_flight > 1 or plan.shape.rows == 1:
+                return plan, layout, program, decoding
+            # Devices that hold one step compute nothing while it is copied to the host.
+            log.info("Half of %d rows in a step, so that a device holds two", plan.shape.rows)
+        except Failure as failure:
+            if plan.shape.rows == 1:
+                raise
+            log.info("%s; taking half of the rows", failure.reason)
+        return compiled(plan.halved(), layout)
 
     *others, last = layouts(params, plan.capture.config, limit, devices)
     for layout in others[skipped:]:
         try:
-            return compiled(layout)
+            return compiled(plan, layout)
         except Failure as failure:
             log.info("%s; splitting the weights further", failure.reason)
-    return compiled(last)
+    return compiled(plan, last)
 
 
 def _delete_weights(model: Model) -> None:

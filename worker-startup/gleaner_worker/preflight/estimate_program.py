@@ -40,11 +40,10 @@ def estimate_program(
         "accelerator": accelerator,
         "devices": len(devices),
         "hbm_limit_bytes": device.hbm_bytes,
-        "shape": f"{plan.shape.rows}x{plan.shape.row_tokens}",
     }
     began = time.process_time()
     try:
-        layout, program, decoding = choose_program(plan, plan.weights, device.hbm_bytes, devices, spec.model)
+        plan, layout, program, decoding = choose_program(plan, plan.weights, device.hbm_bytes, devices, spec.model)
     except Failure as failure:
         return figures | {"fits": False, "reason": failure.reason}
     memory = program.run.memory_analysis()
@@ -58,6 +57,7 @@ def estimate_program(
         | {
             "fits": True,
             "mesh": f"{layout.data}x{layout.model}",
+            "shape": f"{plan.shape.rows}x{plan.shape.row_tokens}",
             "compile_cpu_s": round(time.process_time() - began, 1),
             "hbm_bytes": {
                 "arguments": memory.argument_size_in_bytes,

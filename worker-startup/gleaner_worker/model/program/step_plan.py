@@ -1,7 +1,7 @@
 """The plan of a run's steps, before any compilation: from the spec, the model's config and the kind of device."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...architecture.config import DecoderConfig
@@ -23,6 +23,11 @@ class StepPlan:
     shape: StepShape
     weights: dict  # shapes, up to the deepest stored layer, or of the whole model
     rules: GenerationRules | None = None
+
+    def halved(self) -> "StepPlan":
+        """The plan with half of the rows in a step."""
+        shape = replace(self.shape, rows=self.shape.rows // 2)
+        return replace(self, shape=shape, tuning=replace(self.tuning, step_tokens=shape.rows * shape.row_tokens))
 
 
 def plan_step(
