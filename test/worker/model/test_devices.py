@@ -146,5 +146,5 @@ def test_a_step_too_large_for_the_device_is_refused_with_its_shape(tiny_folder):
     assert weights < 0.92 * limit
     with fails("model") as failure:
         a_model(spec, device_bytes=limit)
-    for said in ("16 x 128 tokens", "max_seq_length 64", "0.0006 GB"):
+    for said in ("1 x 128 tokens", "max_seq_length 64", "0.0006 GB"):
         assert said in failure.value.reason, failure.value.reason
