@@ -14,7 +14,9 @@ type Family = {
   windows: string;
 };
 
-const FAMILY_RULES: Readonly<Record<string, Family>> = rules.families;
+const FAMILY_RULES: Readonly<Record<string, Family>> = Object.fromEntries(
+  Object.entries(rules.families).map(([name, own]) => [name, {...rules.usual, ...own}]),
+);
 const NEUTRAL: Readonly<Record<string, readonly unknown[]>> = rules.neutral;
 const LAYER_TYPES = ['full_attention', 'sliding_attention'];
 const SHOWN_PROBLEMS = 20;

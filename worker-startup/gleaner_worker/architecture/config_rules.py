@@ -15,11 +15,17 @@ from .families import DEFAULTS, FAMILIES, NEUTRAL, Family
 
 
 def rules() -> dict:
+    """families: what each one has in place of the usual rules, which are llama's."""
+    usual = _rules_of(FAMILIES["llama"])
     return {
         "activations": sorted(ACTIVATIONS),
         "files": [asdict(rule) for rule in FILE_RULES],
         "neutral": {key: list(values) for key, values in sorted((_from_transformers() | NEUTRAL).items())},
-        "families": {name: _rules_of(family) for name, family in FAMILIES.items()},
+        "usual": usual,
+        "families": {
+            name: {key: value for key, value in _rules_of(family).items() if value != usual[key]}
+            for name, family in FAMILIES.items()
+        },
     }
 
 
