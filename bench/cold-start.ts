@@ -4,7 +4,7 @@
  * objects, messages and nodes on the local cloud. With `--boot` measures the boot of a host instead: requests, bytes
  * and processor time until its agent asks for work. Exits with 1 where a limit is missed.
  */
-import {fork} from 'node:child_process';
+import {type ChildProcess, fork} from 'node:child_process';
 import {once} from 'node:events';
 import {mkdtempSync, readFileSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
@@ -24,6 +24,7 @@ import {workerEnvironment} from '../test/support/machine/worker-environment.ts';
 import {messageData} from '../test/world/bus.ts';
 import {measureBoot} from './cold-start/boot.ts';
 import {type First, firstEvents, NODE} from './cold-start/events.ts';
+import {processTime} from './process-time.ts';
 
 type Figures = {cpu_s: number; memory_mib: number};
 type Round = {listening: Figures; answered: Figures};
@@ -37,8 +38,6 @@ const LIMITS: Record<string, Round> = {
 };
 
 const HOST = fileURLToPath(new URL('cold-start/host.mjs', import.meta.url));
-/** Ticks of the kernel in a second: every Linux of today has 100. */
-const CLOCK_HZ = 100;
 
 /** A boot is the same work each time: two requests of the bucket, and few of the others. */
 const BOOT = {requests: 80, cpu_s: 30};
@@ -135,26 +134,20 @@ async function measure(module: string, first: First, env: Record<string, string>
   });
   try {
     const [port] = await once(child, 'message');
-    const listening = figuresOf(child.pid);
+    const listening = figuresOf(child);
     const response = await send(first, port, env);
     const text = await response.text();
     if (!response.ok) throw new Error(`${first.name} answered ${response.status}: ${text.slice(0, 500)}`);
-    return {listening, answered: figuresOf(child.pid)};
+    return {listening, answered: figuresOf(child)};
   } finally {
     child.kill('SIGKILL');
   }
 }
 
 /** Processor time, and the most memory so far, of a process and its threads. */
-function figuresOf(pid: number | undefined): Figures {
-  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-  const [user = 0, system = 0] = stat
-    .slice(stat.lastIndexOf(')') + 2)
-    .split(' ')
-    .slice(11, 13)
-    .map(Number);
+function figuresOf({pid = 0}: ChildProcess): Figures {
   const [, kib = '0'] = /VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
-  return {cpu_s: (user + system) / CLOCK_HZ, memory_mib: Number(kib) / 1024};
+  return {cpu_s: processTime(pid).own, memory_mib: Number(kib) / 1024};
 }
 
 function send(first: First, port: number, env: Record<string, string>): Promise<Response> {

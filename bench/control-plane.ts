@@ -31,7 +31,6 @@ type Options = {
   latency: string;
   scenes: string;
   limits?: boolean;
-  counts?: boolean;
   many?: boolean;
 };
 
@@ -55,10 +54,9 @@ function optionsOf(): Options {
     .option('--sizes <workers>', 'living workers, with commas between', '100,1000,10000')
     .option('--latency <ms>', 'duration of each round trip to the Store and the bucket', '0')
     .option('--scenes <names>', 'parts of the names of scenes, with semicolons between', '')
-    .option('--limits', 'only the scenes with limits and those of the costs, at the main size')
     .option(
-      '--counts',
-      'as --limits, without the limit of seconds: other work on the machine changes no result',
+      '--limits',
+      'only the scenes with limits and those of the costs, at the main size, without the limit of seconds: other work on the machine changes no result',
     )
     .option(
       '--many',
@@ -114,24 +112,24 @@ function measureAll(options: Options): Report {
     const costs = last ? costsOf(rows.filter(isOf(last)), last) : [];
     const isAtMain = last?.workers === MAIN.workers;
     const all = [...checkLimits(rows.filter(isOf(MAIN))), ...(isAtMain ? costs.map(({check}) => check) : [])];
-    const checks = all.filter(({figure}) => !options.counts || figure !== 'seconds');
+    const checks = all.filter(({figure}) => !options.limits || figure !== 'seconds');
     return {ends, scenes: rows, checks, costs: costs.map(({text}) => text)};
   } finally {
     rmSync(folder, {recursive: true, force: true});
   }
 }
 
-function choiceOf({limits, counts, scenes}: Options): (name: string) => boolean {
+function choiceOf({limits, scenes}: Options): (name: string) => boolean {
   const isNamed = (name: string) => scenes.split(';').some(part => name.includes(part));
   const isLimited = (name: string) => LIMITED_SCENES.has(name) || PRICED.includes(name);
-  const isChosen = (name: string) => isNamed(name) && (!(limits || counts) || isLimited(name));
+  const isChosen = (name: string) => isNamed(name) && (!limits || isLimited(name));
   if (![...Object.keys(SCENES), ...ENDS.map(({name}) => name)].some(isChosen))
     throw new Error(`Failed to find a scene with "${scenes}" in its name: see --help`);
   return isChosen;
 }
 
-function sizesOf({limits, counts, sizes}: Options): Size[] {
-  if (limits || counts) return [MAIN];
+function sizesOf({limits, sizes}: Options): Size[] {
+  if (limits) return [MAIN];
   return sizes.split(',').map(text => {
     const workers = Number(text);
     if (!(workers >= FEWEST_WORKERS && Number.isInteger(workers / RUNS)))

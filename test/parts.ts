@@ -73,7 +73,7 @@ export const PARTS: Part[] = [
   {
     name: 'control-plane-cost',
     tiers: ['long'],
-    run: check(process.execPath, 'bench/control-plane.ts', '--counts'),
+    run: check(process.execPath, 'bench/control-plane.ts', '--limits'),
   },
   {name: 'tpu-speed', tiers: ['long'], run: check(process.execPath, 'bench/python.ts', 'tpu', '--limits')},
   {name: 'reference', tiers: ['long'], run: check(process.execPath, 'test/reference/run.ts')},
