@@ -8,7 +8,7 @@ import {streamId, workerName} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {newZone} from '../../shared/domain/zone/placement.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
-import type {Document, Store} from '../../shared/ports/ports.ts';
+import type {CollectionPath, Document, Store} from '../../shared/ports/ports.ts';
 import {aConfig, aRun, aTpu, aWorker, ENVIRONMENT} from '../../test/world/builders.ts';
 import {messageData} from '../../test/world/bus.ts';
 import {depsOf} from '../../test/world/deps.ts';
@@ -114,56 +114,48 @@ class ManyRuns {
     });
   }
 
-  async fill(): Promise<void> {
-    const {pools, runs, streams, workers} = this.#scale;
-    const each = Math.floor(streams / runs);
-    const {pool: own} = this.deps.config;
-    await putAll(this.store, [
-      ...Array.from({length: pools}, (_, index): [string, object][] => {
-        const pool = poolName(index);
-        const size = {zones: [ZONE], workers_per_zone: Math.ceil(workers / pools) || 1};
-        return [
-          [`pools/${pool}`, {...own, pool, ...size, version: 1}],
-          [`zones/${index === 0 ? ZONE : `${pool}.${ZONE}`}`, newZone(ZONE, NOW, index === 0 ? null : pool)],
-        ];
-      }).flat(),
-      ...this.workers().map((worker): [string, object] => [`workers/${worker.name}`, worker]),
-    ]);
-    for (let run = 0; run < runs; run++) {
-      const name = `run-${run}`;
-      const holders = this.workersOf(run);
-      const documents = Array.from({length: each}, (_, place): [string, object] => {
-        const lease = holders[place] ? {worker: holders[place], incarnation: 2, epoch: 1} : null;
-        const status = lease ? ('in_progress' as const) : ('pending' as const);
-        return [
-          `runs/${name}/streams/${streamId(place)}`,
-          storedStream(name, place, {status, lease, epoch: 1}),
-        ];
-      });
-      await putAll(this.store, [
-        [`runs/${name}`, aRun({run: name, pool: poolName(run % pools)})],
-        ...documents,
-      ]);
-    }
+  fill(): Promise<void> {
+    return putAll(this.store, this.#documents());
   }
 
-  workersOf(run: number): string[] {
-    const {pools, runs, workers} = this.#scale;
-    const found: string[] = [];
-    for (let index = run; index < workers; index += runs)
-      found.push(workerName({pool: poolName(index % pools), zone: ZONE, slot: Math.floor(index / pools)}));
-    return found;
+  *#documents(): Generator<[path: string, data: object]> {
+    const {pools, runs, streams} = this.#scale;
+    const workers = this.workers();
+    const size = {zones: [ZONE], workers_per_zone: Math.ceil(workers.length / pools) || 1};
+    for (let index = 0; index < pools; index++) {
+      const pool = poolName(index);
+      yield [`pools/${pool}`, {...this.deps.config.pool, pool, ...size, version: 1}];
+      const zone = index === 0 ? ZONE : `${pool}.${ZONE}`;
+      yield [`zones/${zone}`, newZone(ZONE, NOW, index === 0 ? null : pool)];
+    }
+    for (const worker of workers) yield [`workers/${worker.name}`, worker];
+    const holders = new Map(workers.map(({work, name}) => [work, name]));
+    for (let index = 0; index < runs; index++) {
+      const run = `run-${index}`;
+      yield [`runs/${run}`, aRun({run, pool: poolName(index % pools)})];
+      for (let place = 0; place < Math.floor(streams / runs); place++) {
+        const worker = holders.get(`${run}/${streamId(place)}`);
+        const lease = worker ? {worker, incarnation: 2, epoch: 1} : null;
+        const status = lease ? 'in_progress' : 'pending';
+        const stream = storedStream(run, place, {status, lease, epoch: 1});
+        yield [`runs/${run}/streams/${stream.stream}`, stream];
+      }
+    }
   }
 
   /** A minute goes by in which every worker sends a heartbeat. */
   async minute(): Promise<void> {
     this.#clock.now += 60_000;
     const heard_at = iso(this.#clock.now - 5000);
-    const heard = {heartbeat_at: heard_at, claimed_at: heard_at, progress_at: heard_at};
-    const stored = await this.store.query('workers');
+    await this.change('workers', {heartbeat_at: heard_at, claimed_at: heard_at, progress_at: heard_at});
+  }
+
+  /** Changes every document of the collection without counting that. */
+  async change(collection: CollectionPath, changed: object): Promise<void> {
+    const stored = await this.store.query(collection);
     await putAll(
       this.store,
-      stored.map(({path, data}) => [path, {...data, ...heard}]),
+      stored.map(({path, data}) => [path, {...data, ...changed}]),
     );
   }
 
@@ -180,13 +172,13 @@ class ManyRuns {
     await this.minute();
   }
 
-  async measure(scene: string, work: () => Promise<unknown>, noteOf = () => ''): Promise<Figures> {
+  async measure(scene: string, work: () => Promise<unknown>): Promise<Figures> {
     Object.assign(this.#usage, noUsage());
     this.#perSecond.clear();
     this.#calls = 0;
     const seconds = await this.#clock.seconds(work);
     const {reads, writes, deletes} = this.#usage;
-    return {scene, seconds, reads, writes: writes + deletes, calls: this.#calls, note: noteOf()};
+    return {scene, seconds, reads, writes: writes + deletes, calls: this.#calls, note: ''};
   }
 
   pushed(id: string, message: object): object {
@@ -242,18 +234,11 @@ async function command(): Promise<Figures[]> {
 
 async function clear(): Promise<Figures> {
   const world = new ManyRuns({pools: 1, runs: 1, streams: 1, workers: 0});
-  const jobs = 100_000;
-  for (let first = 0; first < jobs; first += 5000)
-    await putAll(
-      world.store,
-      Array.from({length: 5000}, (_, index): [string, object] => {
-        const job = `job-${String(first + index).padStart(6, '0')}`;
-        return [
-          `jobs/${job}`,
-          aJob({job, status: 'completed', completed_at: iso(NOW - 86_400_000 + first + index)}),
-        ];
-      }),
-    );
+  const jobs = Array.from({length: 100_000}, (_, index): [string, object] => {
+    const job = `job-${String(index).padStart(6, '0')}`;
+    return [`jobs/${job}`, aJob({job, status: 'completed', completed_at: iso(NOW - 86_400_000 + index)})];
+  });
+  await putAll(world.store, jobs);
   let messages = 0;
   const figures = await world.measure('clear of 100,000 jobs, with before_at', async () => {
     while ((await world.store.count('jobs')) > 0) {
@@ -269,12 +254,7 @@ async function massPause(): Promise<Figures> {
   const world = new ManyRuns({pools: 5, runs: 5, streams: 5000, workers: 5000});
   await world.fill();
   await world.settle();
-  const runs = await world.store.query('runs');
-  const paused_at = iso(world.deps.now());
-  await putAll(
-    world.store,
-    runs.map(({path, data}) => [path, {...data, status: 'paused', updated_at: paused_at}]),
-  );
+  await world.change('runs', {status: 'paused', updated_at: iso(world.deps.now())});
   const figures = await world.measure('the tick after a pause of 5 runs with 5,000 TPUs', () => world.tick());
   return {...figures, note: `at most ${world.peak('workers')} writes of workers in a second`};
 }
