@@ -84,40 +84,39 @@ function streamOf(run: string, index: number, total: number, changed_s = -index)
   return [`runs/${run}/streams/${streamId(index)}`, stream];
 }
 
-const store = openSqliteStore(':memory:', () => 0.5);
-await putAll(
-  store,
-  Array.from({length: workers}, (_, index) => workerOf(index, -10 * index)),
-);
-for (const [run, total] of Object.entries(RUNS)) {
-  const busy = run === 'huge' ? workers : 20;
-  const counts = {streams_completed: total / 2, streams_in_progress: busy, streams_pending: total / 2 - busy};
-  const totals = {
-    total_samples_processed: total * 50,
-    total_tokens: total * 25_000,
-    total_shards: total * 2,
-    cost_usd: 123.4,
-  };
-  await putAll(store, [[`runs/${run}`, aRun({run, ...counts, ...totals})]]);
-  await putAll(
-    store,
-    Array.from({length: total}, (_, index) => streamOf(run, index, total)),
-  );
+function* documents(): Generator<[path: string, data: object]> {
+  for (let index = 0; index < workers; index++) yield workerOf(index, -10 * index);
+  for (const [run, total] of Object.entries(RUNS)) {
+    const busy = run === 'huge' ? workers : 20;
+    const counts = {
+      streams_completed: total / 2,
+      streams_in_progress: busy,
+      streams_pending: total / 2 - busy,
+    };
+    const totals = {
+      total_samples_processed: total * 50,
+      total_tokens: total * 25_000,
+      total_shards: total * 2,
+      cost_usd: 123.4,
+    };
+    yield [`runs/${run}`, aRun({run, ...counts, ...totals})];
+    for (let index = 0; index < total; index++) yield streamOf(run, index, total);
+  }
+  yield ['pools/tpu', {...aConfig().pool, zones, workers_per_zone: workers / 4}];
+  for (let index = 0; index < 1000; index++) {
+    const text = `${nameOf(index)} works on huge/${streamId(index)} from sample 0`;
+    const about = {kind: 'worker', worker: nameOf(index), run: 'huge'};
+    yield [`events/${index}`, {...about, text, at: at(-10 * index), expire_at: at(1e7)}];
+  }
 }
-await putAll(store, [
-  ['pools/tpu', {...aConfig().pool, zones, workers_per_zone: workers / 4}],
-  ...Array.from({length: 1000}, (_, index): [string, object] => [
-    `events/${index}`,
-    {
-      kind: 'worker',
-      text: `${nameOf(index)} works on huge/${streamId(index)} from sample 0`,
-      worker: nameOf(index),
-      run: 'huge',
-      at: at(-10 * index),
-      expire_at: at(1e7),
-    },
-  ]),
-]);
+
+/** TPUs and streams that change between two polls. */
+function* changed(from: number, count: number, second: number): Generator<[path: string, data: object]> {
+  for (let index = from; index < from + count; index++) {
+    yield workerOf(index, second);
+    yield streamOf('huge', 50_000 + index, RUNS.huge, second);
+  }
+}
 
 /** Bytes of the sections that differ, as an open page gets them. */
 function changedBytes(before: string, text: string): number {
@@ -128,6 +127,8 @@ function changedBytes(before: string, text: string): number {
     .reduce((sum, [, id, html]) => sum + Buffer.byteLength(JSON.stringify({id, html})), 0);
 }
 
+const store = openSqliteStore(':memory:', () => 0.5);
+await putAll(store, documents());
 console.log(
   'page                          kB    ms   reads   ms a poll   kB a minute   reads a minute   $ a month',
 );
@@ -144,16 +145,7 @@ for (const path of PAGES) {
     now += 5000;
     const second = (now - START_MS) / 1000;
     const some = Math.round((changes * poll) / POLLS) - Math.round((changes * (poll - 1)) / POLLS);
-    await putAll(
-      store,
-      Array.from({length: some}, (_, index) => workerOf(poll * 10 + index, second)),
-    );
-    await putAll(
-      store,
-      Array.from({length: some}, (_, index) =>
-        streamOf('huge', 50_000 + poll * 10 + index, RUNS.huge, second),
-      ),
-    );
+    await putAll(store, changed(poll * 10, some, second));
     const from = cpuMs();
     const shown = await pages.get(path);
     poll_ms += cpuMs() - from;

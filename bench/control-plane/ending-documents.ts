@@ -1,28 +1,19 @@
 /** Documents and objects of a fleet whose work is over. */
 import {metadataObject, streamId} from '../../shared/domain/names.ts';
-import type {Store} from '../../shared/ports/ports.ts';
 import {aRun, SPEC_HASH as HASH} from '../../test/world/builders.ts';
-import {putAll, SHARDS_STORED as SHARDS, type Size, storedStream, workersOf} from './scene.ts';
+import {SHARDS_STORED as SHARDS, type Size, storedStream, workersOf} from './scene.ts';
 
 export const RUN = 'run-0';
 const FACTS = {samples: 2000, rejected: 0, tokens: 2_000_000, shards: SHARDS};
-const PAGE = 1000;
 
 /** Every TPU is idle, and all streams of the run are complete. A run of one stream is paused. */
-export async function fillEnding(store: Store, size: Size): Promise<void> {
+export function* endingDocuments(size: Size): Generator<[path: string, data: object]> {
   const idle = {phase: 'idle', work: null, epoch: null, claimed_at: null, costs: {}, charged_to: RUN};
-  await putAll(store, [
-    [`runs/${RUN}`, aRun({run: RUN, status: size.streams > 1 ? 'active' : 'paused', budget_usd: 1e6})],
-    ...workersOf(size).map(worker => [`workers/${worker.name}`, {...worker, ...idle}] as [string, object]),
-  ]);
-  for (let first = 0; first < size.streams; first += PAGE) {
-    const streams = Array.from({length: Math.min(PAGE, size.streams - first)}, (_, index) =>
-      storedStream(RUN, first + index, {status: 'completed', finished: true, epoch: 1}),
-    );
-    await putAll(
-      store,
-      streams.map(stream => [`runs/${RUN}/streams/${stream.stream}`, stream]),
-    );
+  yield [`runs/${RUN}`, aRun({run: RUN, status: size.streams > 1 ? 'active' : 'paused', budget_usd: 1e6})];
+  for (const worker of workersOf(size)) yield [`workers/${worker.name}`, {...worker, ...idle}];
+  for (let place = 0; place < size.streams; place++) {
+    const stream = storedStream(RUN, place, {status: 'completed', finished: true, epoch: 1});
+    yield [`runs/${RUN}/streams/${stream.stream}`, stream];
   }
 }
 

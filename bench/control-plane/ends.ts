@@ -9,9 +9,9 @@ import type {Document, Store} from '../../shared/ports/ports.ts';
 import {seeded} from '../../test/world/clock.ts';
 import {depsOf} from '../../test/world/deps.ts';
 import {SceneBucket} from './bucket.ts';
-import {fillEnding, metadataTexts, RUN} from './ending-documents.ts';
+import {endingDocuments, metadataTexts, RUN} from './ending-documents.ts';
 import {metered, noUsage} from './meter.ts';
-import {configOf, NOW, nodesOf, type Size} from './scene.ts';
+import {configOf, NOW, nodesOf, putAll, type Size} from './scene.ts';
 import type {Ended} from './scene-work.ts';
 import {tpusOf} from './world.ts';
 
@@ -20,7 +20,7 @@ const MOST_TICKS = 60;
 const [verb, file = '', workers, streams, latency] = process.argv.slice(2);
 const size: Size = {workers: Number(workers), streams: Number(streams)};
 const store = openSqliteStore(file);
-if (verb === 'build') await fillEnding(store, size);
+if (verb === 'build') await putAll(store, endingDocuments(size));
 else console.log(JSON.stringify(await measure(store, verb === 'complete', Number(latency))));
 await store.close();
 

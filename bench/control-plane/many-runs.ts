@@ -232,13 +232,17 @@ async function command(): Promise<Figures[]> {
   ];
 }
 
+function* endedJobs(count: number): Generator<[path: string, data: object]> {
+  for (let index = 0; index < count; index++) {
+    const job = `job-${String(index).padStart(6, '0')}`;
+    const completed_at = iso(NOW - 86_400_000 + index);
+    yield [`jobs/${job}`, aJob({job, status: 'completed', completed_at})];
+  }
+}
+
 async function clear(): Promise<Figures> {
   const world = new ManyRuns({pools: 1, runs: 1, streams: 1, workers: 0});
-  const jobs = Array.from({length: 100_000}, (_, index): [string, object] => {
-    const job = `job-${String(index).padStart(6, '0')}`;
-    return [`jobs/${job}`, aJob({job, status: 'completed', completed_at: iso(NOW - 86_400_000 + index)})];
-  });
-  await putAll(world.store, jobs);
+  await putAll(world.store, endedJobs(100_000));
   let messages = 0;
   const figures = await world.measure('clear of 100,000 jobs, with before_at', async () => {
     while ((await world.store.count('jobs')) > 0) {

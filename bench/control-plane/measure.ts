@@ -4,7 +4,7 @@ import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import {SCENES} from './event-scenes.ts';
 import {MANY_SCENES} from './many-runs.ts';
 import {addTo, noUsage} from './meter.ts';
-import {fill, type Size} from './scene.ts';
+import {documentsOf, putAll, type Size} from './scene.ts';
 import type {Measured, Work} from './scene-work.ts';
 import {World} from './world.ts';
 
@@ -17,7 +17,7 @@ else console.log(JSON.stringify(await measureCopy()));
 /** The first tick and the first resync are over: runs have their totals, and worker-api has proved that it works. */
 async function build(): Promise<void> {
   const store = openSqliteStore(file);
-  await fill(store, size);
+  await putAll(store, documentsOf(size));
   const world = new World(store, size, {latency_ms: 0});
   await world.tick();
   await world.deliverTasks();

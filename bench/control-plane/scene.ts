@@ -145,12 +145,8 @@ export function nodesOf(size: Size): Tpu[] {
   );
 }
 
-export function fill(store: Store, size: Size): Promise<void> {
-  return putAll(store, documentsOf(size));
-}
-
 /** One by one: a function has no room for all of them. */
-function* documentsOf(size: Size): Generator<[path: string, data: object]> {
+export function* documentsOf(size: Size): Generator<[path: string, data: object]> {
   for (let run = 0; run < RUNS; run++)
     yield [`runs/${runName(run)}`, aRun({run: runName(run), budget_usd: 1e6, bundle: BUNDLE})];
   const {pool} = configOf(size);
