@@ -9,6 +9,7 @@ import importlib.metadata
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +42,11 @@ def search(model: str | None, accelerator: str | None) -> None:
     cases = [case for case in SEARCHED if model in (None, case[0]) and accelerator in (None, case[1])]
     for end in range(1, len(TRIED) + 1):
         for case in cases:
-            fastest(*case, lambda settings, case=case: _compiled(*case, settings), TRIED[:end])
+            fastest(case[0], partial(_compiled, *case), TRIED[:end])
             TABLE.write_text("".join(f"{json.dumps(entry)}\n" for entry in table(_compiler())))
 
 
-def fastest(
-    model: str, accelerator: str, compiled: Callable, tried: Sequence[str] = TRIED
-) -> tuple[dict[str, Any], list[str]]:
+def fastest(model: str, compiled: Callable, tried: Sequence[str] = TRIED) -> tuple[dict[str, Any], list[str]]:
     """The settings that differ from the usual ones, and those that were not searched. compiled: gives the figures of a
     program by its settings, or None."""
     usual = TPU.tried
@@ -71,16 +70,13 @@ def fastest(
 
 
 def table(compiler: str) -> list[dict]:
-    """The entries of tuning.jsonll, from the lines of search.jsonl by that compiler."""
+    """The entries of tuning.jsonl, from the lines of search.jsonl by that compiler."""
     lines, entries = _lines(), []
     for model, accelerator in SEARCHED:
-        if _key(compiler, model, accelerator, TPU.tried) not in lines:
+        known = {key[3:]: line for key, line in lines.items() if key[:3] == (compiler, model, accelerator)}
+        if not known:
             continue
-        settings, missing = fastest(
-            model,
-            accelerator,
-            lambda each, case=(model, accelerator): lines.get(_key(compiler, *case, each)),
-        )
+        settings, missing = fastest(model, lambda each, known=known: known.get(_values(each)))
         config, kind = parse_config(CONFIGS[model], model), KINDS[ACCELERATORS[accelerator][0]]
         sizes = {"d_model": config.d_model, "d_ff": config.d_ff, "mixture": bool(config.experts)}
         entry = {"compiler": compiler, "kind": kind, "model": model} | sizes
@@ -89,9 +85,8 @@ def table(compiler: str) -> list[dict]:
 
 
 def _compiled(model: str, accelerator: str, settings: dict[str, Any]) -> dict:
-    key, lines = _key(_compiler(), model, accelerator, settings), _lines()
-    if key in lines:
-        return lines[key]
+    if known := _lines().get((_compiler(), model, accelerator, *_values(settings))):
+        return known
     shown = " ".join(f"{name}={value}" for name, value in settings.items())
     print(f"Compiling {model} for {accelerator}: {shown}", file=sys.stderr, flush=True)
     found = measure(model, accelerator, **settings)
@@ -102,10 +97,11 @@ def _compiled(model: str, accelerator: str, settings: dict[str, Any]) -> dict:
     return line
 
 
-def _key(compiler: str, model: str, accelerator: str, settings: dict[str, Any]) -> tuple:
-    return compiler, model, accelerator, *(settings[name] for name in TRIED)
-
-
 def _lines() -> dict[tuple, dict]:
-    lines = [json.loads(line) for line in FILE.read_text().splitlines()] if FILE.exists() else []
-    return {(line["compiler"], *(line[name] for name in ("model", "accelerator", *TRIED))): line for line in lines}
+    """compiler, model, accelerator and settings -> line of search.jsonl"""
+    lines = map(json.loads, FILE.read_text().splitlines())
+    return {(line["compiler"], line["model"], line["accelerator"], *_values(line)): line for line in lines}
+
+
+def _values(settings: dict[str, Any]) -> tuple:
+    return tuple(settings[name] for name in TRIED)

@@ -19,3 +19,8 @@ FREE_BYTES = 1 << 27
 def is_inflated(needed: int, stored: int) -> bool:
     """Whether `needed` bytes of memory are more than an honest file of `stored` bytes describes."""
     return needed > FREE_BYTES + BYTES_PER_BYTE * stored
+
+
+def is_number(text: str, max_digits: int) -> bool:
+    """True for at most `max_digits` ASCII digits: int() refuses digits such as ², and thousands of digits."""
+    return text.isascii() and text.isdigit() and len(text) <= max_digits

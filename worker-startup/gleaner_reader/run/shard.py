@@ -8,8 +8,8 @@ from ..format.convert import Rows, check_kind, finish
 from ..format.errors import ShardError
 from ..format.files import PARALLEL
 from ..format.forks import ProcessLock, cached_property
-from ..format.header import is_number
 from ..format.index import Index, check_order
+from ..format.limits import is_number
 from ..format.seekable import File
 from ..shuffle.batches import Batches
 from ..shuffle.source import ShardSource

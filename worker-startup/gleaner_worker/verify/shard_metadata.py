@@ -1,6 +1,6 @@
 """Compares the custom metadata of a shard object with the run and with the shard's place in the stream."""
 
-from gleaner_reader.format.header import is_number
+from gleaner_reader.format.limits import is_number
 
 from ..storage.objects import ObjectInfo
 from .shard_content import Expectation
