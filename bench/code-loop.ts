@@ -3,23 +3,15 @@
  * `gleaner update` until the new code runs on both hosts. Then, the time from a submitted job until its process runs on an idle worker.
  * Processes report their start to this program over HTTP.
  */
-import {execFile} from 'node:child_process';
-import {mkdtempSync, rmSync} from 'node:fs';
 import {createServer} from 'node:http';
 import type {AddressInfo} from 'node:net';
-import {cpus, loadavg, tmpdir} from 'node:os';
-import {join} from 'node:path';
+import {cpus, loadavg} from 'node:os';
 import {setTimeout as sleep} from 'node:timers/promises';
-import {fileURLToPath} from 'node:url';
-import {promisify} from 'node:util';
 import {Command} from 'commander';
-import {deployLocally, type LocalDeployment} from '../cli/local/local-deployment.ts';
-import {running} from '../client/connection/connect.ts';
-import {openBus} from '../shared/google/bus.ts';
 import {GitServer} from '../test/support/fakes/git-server.ts';
+import {gleaner, TestHome} from '../test/support/machine/home.ts';
 import {spread} from './spread.ts';
 
-const MAIN = fileURLToPath(new URL('../cli/main.ts', import.meta.url));
 const WORKERS = 2;
 const LONGEST_WAIT_S = 300;
 
@@ -36,25 +28,19 @@ const reports = createServer((request, response) => {
 });
 await new Promise<void>(resolve => reports.listen(0, '127.0.0.1', resolve));
 
-const dir = mkdtempSync(join(tmpdir(), 'gleaner-code-loop-'));
 const git = await GitServer.start();
-const cloud = await deployLocally({
-  ...{dir, port: 0, workers: WORKERS, stopped: new Promise(() => {})},
-  // The heartbeats of Google Cloud, so that the pool's poll_s of 2 decides.
-  function_env: () => ({
-    ...{GLEANER_POLL_S: '2', GLEANER_HEARTBEAT_S: '60', GLEANER_LEASE_S: '240', GLEANER_SILENT_S: '300'},
-  }),
-  ...{begin: () => {}, say: () => {}},
+// The heartbeats of Google Cloud, so that the pool's poll_s of 2 decides.
+const home = await TestHome.start(WORKERS, {
+  ...{GLEANER_POLL_S: '2', GLEANER_HEARTBEAT_S: '60', GLEANER_LEASE_S: '240', GLEANER_SILENT_S: '300'},
 });
 try {
   const updates = await measureUpdates();
-  const jobs = await measureJobs(cloud);
+  const jobs = await measureJobs();
   print({updates, jobs});
 } finally {
-  await cloud.close();
+  await home.remove();
   await git.close();
   reports.close();
-  rmSync(dir, {recursive: true, force: true});
 }
 
 /** A program that reports its start and then waits. */
@@ -67,9 +53,9 @@ function program(version: string): string {
 async function measureUpdates(): Promise<number[]> {
   const jobs = Array.from({length: WORKERS}, (_, number) => `loop-${number}`);
   git.commit('main', 'main.py', program('first'));
-  await gleaner('update', 'tpu', '--repo', git.url, '--branch', 'main');
+  await call('update', 'tpu', '--repo', git.url, '--branch', 'main');
   for (const job of jobs)
-    await publish({action: 'submit', job, command: ['python', 'main.py'], timeout: 3600});
+    await home.publish({action: 'submit', job, command: ['python', 'main.py'], timeout: 3600});
   await startOf('first', jobs);
   const seconds: number[] = [];
   for (let round = 0; round < rounds; round++) {
@@ -78,29 +64,24 @@ async function measureUpdates(): Promise<number[]> {
     // The phase of the heartbeats is random.
     await sleep(Math.random() * 2000);
     const began = performance.now();
-    const command = gleaner('update', 'tpu', '--branch', 'main');
+    const command = call('update', 'tpu', '--branch', 'main');
     seconds.push((await startOf(version, jobs)) - began);
     await command;
   }
   return seconds.map(ms => ms / 1000);
 }
 
-async function measureJobs({cloud: {url, token}}: LocalDeployment): Promise<number[]> {
+async function measureJobs(): Promise<number[]> {
   // Without a tick the workers stay, although no job waits.
-  const fault = await fetch(`${url}/_local/faults`, {
-    method: 'POST',
-    headers: {'content-type': 'application/json', authorization: `Bearer ${token}`},
-    body: JSON.stringify({kind: 'drop', target: 'tick'}),
-  });
-  if (!fault.ok) throw new Error(await fault.text());
-  for (let number = 0; number < WORKERS; number++) await gleaner('jobs', 'cancel', `loop-${number}`);
+  await home.fault('drop', 'tick');
+  for (let number = 0; number < WORKERS; number++) await call('jobs', 'cancel', `loop-${number}`);
   const seconds: number[] = [];
   for (let round = 0; round < rounds; round++) {
     await sleep(5000 + Math.random() * 2000);
     const [job, version] = [`job-${round}`, `job-${round}`];
     const began = performance.now();
     const command = ['python', '-c', program(version).replace('3600', '0')];
-    await publish({action: 'submit', job, command});
+    await home.publish({action: 'submit', job, command});
     seconds.push((await startOf(version, [job])) - began);
   }
   return seconds.map(ms => ms / 1000);
@@ -117,13 +98,9 @@ async function startOf(version: string, jobs: readonly string[]): Promise<number
   }
 }
 
-async function gleaner(...args: string[]): Promise<void> {
-  await promisify(execFile)(process.execPath, [MAIN, ...args, '--dir', dir, '--json']);
-}
-
-async function publish(message: Parameters<ReturnType<typeof openBus>['publish']>[1]): Promise<void> {
-  const {project, deployment, token} = running(cloud.cloud);
-  await openBus({project, deployment, token}).publish('control', message);
+async function call(...args: string[]): Promise<void> {
+  const {code, stderr} = await gleaner([...args, '--dir', home.dir, '--json']);
+  if (code !== 0) throw new Error(`gleaner ${args.join(' ')} ended with ${code}: ${stderr}`);
 }
 
 function print({updates, jobs}: {updates: number[]; jobs: number[]}): void {
