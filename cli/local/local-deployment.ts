@@ -38,8 +38,7 @@ export type LocalDeployment = {
   close(): Promise<void>;
 };
 
-/** Starts a local cloud in `dir` and deploys Gleaner on it. Earlier runs in `dir` continue. */
-export async function deployLocally(options: {
+export type LocalOptions = {
   dir: string;
   port: number;
   workers: number;
@@ -66,7 +65,10 @@ export async function deployLocally(options: {
   /** Called at the start of each long step. */
   begin: (step: string) => void;
   say: (line: string) => void;
-}): Promise<LocalDeployment> {
+};
+
+/** Starts a local cloud in `dir` and deploys Gleaner on it. Earlier runs in `dir` continue. */
+export async function deployLocally(options: LocalOptions): Promise<LocalDeployment> {
   let isStopped = false;
   void options.stopped.then(() => {
     isStopped = true;
@@ -82,8 +84,6 @@ export async function deployLocally(options: {
   throw interrupted();
 }
 
-type Start = Omit<Parameters<typeof deployLocally>[0], 'stopped'>;
-
 async function start({
   begin,
   say,
@@ -96,7 +96,7 @@ async function start({
   job_secrets,
   notify,
   ...options
-}: Start): Promise<LocalDeployment> {
+}: Omit<LocalOptions, 'stopped'>): Promise<LocalDeployment> {
   const dir = resolve(options.dir);
   if (emulators) requireEmulators();
   // Only the user can read the files of a local cloud, also in a folder that other users can enter.

@@ -15,20 +15,12 @@ import type {Store} from '../../shared/ports/ports.ts';
 import {eventPrinter} from '../events/events.ts';
 import {stopSignal} from '../terminal/stop-signal.ts';
 import {serveBeside} from './dashboard.ts';
-import {deployLocally, notifyKeyFile} from './local-deployment.ts';
+import {deployLocally, type LocalOptions, notifyKeyFile} from './local-deployment.ts';
 
-type UpOptions = Pick<CloudOptions, 'json'> & {
-  port: number;
-  dir: string;
-  workers: number;
-  git_token_secret?: string;
-  job_secrets?: string;
-  notify?: string;
-  adopt?: boolean;
-  built?: boolean;
-  emulators?: boolean;
-  quiet?: boolean;
-};
+type UpOptions = Pick<CloudOptions, 'json'> &
+  Omit<LocalOptions, 'deployments' | 'function_env' | 'fresh' | 'stopped' | 'begin' | 'say'> & {
+    quiet?: boolean;
+  };
 
 export async function up(options: UpOptions): Promise<void> {
   const stopped = stopSignal();
