@@ -5,7 +5,7 @@ import {COMMANDS} from '../../../shared/control-plane/events/commands/table.ts';
 import {poolDocument} from '../../../shared/domain/records/pool.ts';
 import {poolPaces} from '../../../shared/domain/records/pool-settings.ts';
 import {runDocument} from '../../../shared/domain/records/run.ts';
-import {fieldTable, type Property} from './run-spec.ts';
+import {fieldTable, type Property, withTable} from './run-spec.ts';
 
 /** A field without words of its own has those of the documents that it changes. */
 const STORED = [poolDocument, runDocument].map(schema => schemaOf(schema).properties ?? {});
@@ -29,18 +29,19 @@ function fieldOf(name: string): Property {
   return {...widest, properties: {}, default: own?.default, description: words.join(' ') + variable};
 }
 
-export function controlPage(template: string): string {
+export function controlPage(page: string): string {
   // docs/jobs.md has the fields of a job.
   const shown = ACTIONS.filter(({action}) => action !== 'submit');
   const names = [...new Set(shown.flatMap(({fields}) => Object.keys(fields)))];
-  const page = template.replace('{{fields}}', () =>
-    fieldTable('field', Object.fromEntries(names.map(name => [name, fieldOf(name)]))),
-  );
-  return page.replace(/\{\{(\w+)\}\}/g, (_, action) => {
-    const {fields = {}, required = []} = ACTIONS.find(each => each.action === action) ?? {};
-    const texts = Object.keys(fields).map(
-      name => `\`${name}\`${required.includes(name) ? ' (required)' : ''}`,
+  const table = fieldTable('field', Object.fromEntries(names.map(name => [name, fieldOf(name)])));
+  const [actions = '', ...others] = page.split(/^(?=## )/m);
+  const filled = actions.replace(/^(\| `(\w+)` \|[^|]+\| )[^|]+/gm, (row, before, named) => {
+    const found = shown.find(({action}) => action === named);
+    if (!found) return row;
+    const texts = Object.keys(found.fields).map(
+      name => `\`${name}\`${found.required.includes(name) ? ' (required)' : ''}`,
     );
-    return texts.join(', ');
+    return `${before}${texts.join(', ')} `;
   });
+  return filled + withTable(others.join(''), table);
 }

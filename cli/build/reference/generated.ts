@@ -11,7 +11,7 @@ import {type Fields, mapFields} from '../../../shared/domain/records/field.ts';
 import {recordKeys, runSettings, specKeys} from '../../../shared/domain/records/spec-keys.ts';
 import {controlPage} from './control-messages.ts';
 import {controlJsonSchema, runSpecJsonSchema} from './json-schemas.ts';
-import {runSpecPage} from './run-spec.ts';
+import {runSpecPage, withTable} from './run-spec.ts';
 
 const DOCS = fileURLToPath(new URL('../../../docs/', import.meta.url));
 
@@ -27,13 +27,13 @@ export function outputJsonSchema(): object {
   };
 }
 
-/** The files of docs/, by path. */
+/** The files of docs/, by path. Pages keep their text, and get their tables. */
 export function generated(): Map<string, string> {
   const json = (schema: object) => `${JSON.stringify(schema, null, 2)}\n`;
-  const page = (name: string) => readFileSync(new URL(`pages/${name}`, import.meta.url), 'utf8');
+  const page = (name: string) => readFileSync(DOCS + name, 'utf8');
   return new Map([
     [`${DOCS}run-spec.md`, runSpecPage(page('run-spec.md'))],
-    [`${DOCS}inside/firestore.md`, firestorePage(page('firestore.md'))],
+    [`${DOCS}inside/firestore.md`, firestorePage(page('inside/firestore.md'))],
     [`${DOCS}control-messages.md`, controlPage(page('control-messages.md'))],
     [`${DOCS}run.schema.json`, json(runSpecJsonSchema())],
     [`${DOCS}control.schema.json`, json(controlJsonSchema())],
@@ -59,9 +59,9 @@ function timingLimits(): object {
   return Object.fromEntries(limits);
 }
 
-/** docs/inside/firestore.md: each section of the template begins with its documents, and gets a table of their fields. */
-function firestorePage(template: string): string {
-  const sections = template.split(/^(?=## )/m);
+/** docs/inside/firestore.md: each section has a table of the fields of its documents. */
+function firestorePage(page: string): string {
+  const sections = page.split(/^(?=## )/m);
   return sections.map(section => withFields(section, section.slice(3, section.indexOf('\n')))).join('');
 }
 
@@ -72,6 +72,5 @@ function withFields(section: string, title: string): string {
     if (!property.description) throw new Error(`Failed to describe ${title}: ${field} has no description`);
     return row(`\`${field}\``, typeOf(property), property.description);
   });
-  const table = ['| field | type | meaning |', '|---|---|---|', ...fields];
-  return section.replace('{{fields}}', () => table.join('\n'));
+  return withTable(section, ['| field | type | meaning |', '|---|---|---|', ...fields]);
 }

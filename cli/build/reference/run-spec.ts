@@ -34,12 +34,23 @@ function rows(properties: Record<string, Property>, prefix = ''): string[] {
   });
 }
 
-export function runSpecPage(template: string): string {
+export function runSpecPage(page: string): string {
   const {properties} = runSpecJsonSchema() as {properties: Record<string, Property>};
-  return template.replace('{{keys}}', () => fieldTable('key', properties));
+  return withTable(page, fieldTable('key', properties));
 }
 
-export function fieldTable(kind: string, properties: Record<string, Property>): string {
-  const head = [`| ${kind} | values | default | meaning |`, '|---|---|---|---|'];
-  return [...head, ...rows(properties)].join('\n');
+export function fieldTable(kind: string, properties: Record<string, Property>): string[] {
+  return [`| ${kind} | values | default | meaning |`, '|---|---|---|---|', ...rows(properties)];
+}
+
+/** The text with these rows in place of those of its table with the same head. Rows of further fields are written by hand, and stay. */
+export function withTable(text: string, table: readonly string[]): string {
+  const lines = text.split('\n');
+  const [head = ''] = table;
+  const begin = lines.indexOf(head);
+  if (begin < 0) throw new Error(`Failed to find the table ${head} below ${lines[0]}: write its head`);
+  const length = lines
+    .slice(begin)
+    .findIndex(line => !line.startsWith('|') || line.includes('| further field |'));
+  return lines.toSpliced(begin, length, ...table).join('\n');
 }
