@@ -42,6 +42,6 @@ def measure(
     # Where weights or their parts are as wide as the row is long, a square shape proves nothing.
     if tokens not in (config.d_model, config.d_model // ways):
         problems += [f"{buffer} holds the scores of all tokens" for buffer in square_buffers(texts[0], tokens)]
-    problems += [f"{buffer} is a copy of a layer's experts" for buffer in expert_buffers(texts[0], config, ways)]
+    problems += [f"{buffer} is a copy of experts" for buffer in expert_buffers(texts[0], config, ways)]
     problems += [f"the product {each} is not of bf16, summed in fp32" for each in products_of_other_types(texts[0])]
     return {"model": model} | found | {"problems": problems}

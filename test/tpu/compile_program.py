@@ -7,6 +7,7 @@ problem, and exits with 1 for any.
 
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "worker-startup"))
@@ -34,6 +35,8 @@ SIZES = {
     "head_dim": 64,
     "max_position_embeddings": 8192,
 }
+# Where all but the number of experts would be padded, as in gpt-oss-120b, that number is the usual last axis in memory.
+MANY_EXPERTS = SIZES | {"num_local_experts": 128, "hidden_size": 320, "intermediate_size": 720}
 ROW_TOKENS = 1024
 _LARGE_BYTES = 64 << 10  # of a collective; OLMo's norms add up a number for each token in fp32
 
@@ -46,10 +49,11 @@ def problems_of(
     mode: str,
     family: str = FIRST,
     sites: tuple[str, ...] = ("resid_post", "attn_out"),
+    sizes: Mapping[str, int] = SIZES,
 ) -> list[str]:
     name = f"{family} {accelerator} {data}x{ways} {dtype} {mode} {len(sites)} sites"
     mesh = Mesh(np.array(devices_of(accelerator)).reshape(data, ways), ("data", "model"))
-    config = parse_config(family_config(family, **SIZES), "a small model")
+    config = parse_config(family_config(family, **sizes), "a small model")
     capture = Capture(config, (0, 1, 3), sites, mode, dtype)
     is_pool = mode in ("mean", "max")  # which numbers of things exclude
     present = [site for site in sites if capture.layers_of(site) and not (is_pool and TABLE[site].dtype == "int32")]
@@ -69,7 +73,7 @@ def problems_of(
         if "f32" in each.dtypes and each.size_bytes > _LARGE_BYTES and each.size_bytes != logits_bytes
     ]
     problems += [f"{name}: {buffer} holds all scores" for buffer in square_buffers(text, ROW_TOKENS)]
-    problems += [f"{name}: {buffer} is a copy of a layer's experts" for buffer in expert_buffers(text, config, ways)]
+    problems += [f"{name}: {buffer} is a copy of experts" for buffer in expert_buffers(text, config, ways)]
     if not cost.kernels:
         problems.append(f"{name}: the attention kernel is missing")
     if bool(cost.collectives) != (ways > 1):
@@ -84,6 +88,7 @@ def main() -> int:
         found += problems_of("v5litepod-1", 1, 1, "bf16", "all")
         for family in sorted(FAMILY_CONFIGS.keys() - {FIRST}):
             found += problems_of("v5litepod-8", 4, 2, "bf16", "all", family)
+        found += problems_of("v5litepod-8", 4, 2, "bf16", "mean", "gpt_oss", sizes=MANY_EXPERTS)
         for family in ("gemma2", "qwen3_moe"):
             found += problems_of("v5litepod-8", 4, 2, "bf16", "rows", family, SITES)
             found += problems_of("v6e-8", 4, 2, "int8", "mean", family, SITES)

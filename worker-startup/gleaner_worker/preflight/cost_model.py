@@ -14,6 +14,7 @@ The estimate adds three parts, without any overlap between them:
 A conditional costs as much as its most expensive branch.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -74,11 +75,12 @@ def square_buffers(text: str, length: int) -> list[str]:
 
 
 def expert_buffers(text: str, config: DecoderConfig, ways: int) -> list[str]:
-    """The buffers that hold a device's part of the experts of one layer: a copy out of the stack of all layers."""
+    """The buffers with a device's part of the experts of one layer or of more, copied from the stack of all layers."""
     if not config.experts:
         return []
-    of_layer = sorted((config.experts.count, config.experts.d_ff // ways, config.d_model))
-    return _buffers(text, lambda axes: sorted(axis for axis in axes if axis > 1) == of_layer)
+    of_expert = {config.experts.d_ff // ways, config.d_model}
+    of_layer = config.experts.count * (config.experts.d_ff // ways) * config.d_model
+    return _buffers(text, lambda axes: of_expert <= set(axes) and math.prod(axes) % of_layer == 0)
 
 
 def _buffers(text: str, is_one: Callable[[list[int]], bool]) -> list[str]:
@@ -86,7 +88,7 @@ def _buffers(text: str, is_one: Callable[[list[int]], bool]) -> list[str]:
     found = set()
     for line in text.splitlines():
         match = _INSTRUCTION.match(line)
-        if match and match[3] not in ("parameter", "get-tuple-element", "while", "tuple"):
+        if match and match[3] not in ("parameter", "get-tuple-element", "while", "tuple", "bitcast"):
             found |= {f"{dtype}{axes}" for dtype, axes in _shapes(match[2]) if is_one(axes)}
     return sorted(found)
 

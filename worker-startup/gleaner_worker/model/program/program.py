@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import PartitionSpec
 
 from ...architecture.config import DecoderConfig
 from ...architecture.sites import Capture
@@ -98,9 +98,8 @@ def placed_parameters(params: dict, config: DecoderConfig, layout: Layout, tunin
 
     def placed(path, array, spec):
         as_bits = tuning.bf16_as_bits and path[0].key == "blocks" and array.dtype == jnp.bfloat16
-        return jax.ShapeDtypeStruct(
-            array.shape, jnp.uint16 if as_bits else array.dtype, sharding=NamedSharding(layout.mesh, spec)
-        )
+        where = layout.place(path[-1].key, spec, len(array.shape))
+        return jax.ShapeDtypeStruct(array.shape, jnp.uint16 if as_bits else array.dtype, sharding=where)
 
     return jax.tree.map_with_path(placed, params, parameter_specs(params, config, layout.model))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jax.experimental import layout as device_layout
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ...architecture.config import DecoderConfig
@@ -39,6 +40,14 @@ class Layout:
 
     def sharding(self, *axes: str | None) -> NamedSharding:
         return NamedSharding(self.mesh, PartitionSpec(*axes))
+
+    def place(self, name: str, spec: PartitionSpec, rank: int) -> NamedSharding | device_layout.Format:
+        """Where a stack of all layers lies. In the memory of a device, the axes of experts have the order that their
+        kernel reads: the usual layout ends with the axis that pads least, and each step would copy the whole stack."""
+        sharding = self.sharding(*spec)
+        if name not in _EXPERT_PARAMETERS:
+            return sharding
+        return device_layout.Format(device_layout.Layout(tuple(range(rank))), sharding)
 
 
 def memory_of(devices: list) -> int | None:

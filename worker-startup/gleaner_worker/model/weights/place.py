@@ -23,7 +23,8 @@ def place(weights: Weights, layout: Layout, as_bits: bool) -> dict:
         name: jax.device_put(array, layout.sharding(*specs[name])).block_until_ready()
         for name, array in weights.outer().items()
     }
-    stacked = {name: layout.sharding(*spec) for name, spec in specs["blocks"].items()}
+    ranks = {name: len(shape.shape) for name, shape in shapes["blocks"].items()}
+    stacked = {name: layout.place(name, spec, ranks[name]) for name, spec in specs["blocks"].items()}
     single = {name: layout.sharding(*spec[1:]) for name, spec in specs["blocks"].items()}
 
     def empty() -> dict:
