@@ -3,12 +3,12 @@ import {flushCompileCache} from 'node:module';
 import type {AddressInfo} from 'node:net';
 import {resolve} from 'node:path';
 import {pathToFileURL} from 'node:url';
-import {getTestServer} from '@google-cloud/functions-framework/testing';
 import {isSameText} from '../../shared/contracts/constant-time.ts';
 import {accessTokenOf} from '../http/access-tokens.ts';
 import {ApiError} from '../http/errors.ts';
 import {HOST_HEADER, pushTokenOf, unauthenticated} from '../http/guard.ts';
 import {refusePages} from '../http/web-pages.ts';
+import {replaceDomains} from './domains.ts';
 
 const FLUSH_MS = 5000;
 
@@ -18,6 +18,7 @@ const FLUSH_MS = 5000;
  */
 async function main([module, ...names]: string[]): Promise<void> {
   process.on('disconnect', () => process.exit());
+  replaceDomains();
   const token = process.env.GLEANER_LOCAL_TOKEN;
   if (module === undefined || !token || !process.send) {
     throw new Error('Failed to host functions: fork this file with a module and the names of its functions');
@@ -25,6 +26,7 @@ async function main([module, ...names]: string[]): Promise<void> {
   // The functions act as their account, which has the rights of the deployment's account.
   const account = process.env.GLEANER_CONTROL_SERVICE_ACCOUNT;
   if (account) process.env.GLEANER_LOCAL_TOKEN = accessTokenOf(token, account);
+  const {getTestServer} = await import('@google-cloud/functions-framework/testing');
   await import(pathToFileURL(resolve(module)).href);
   const ports: Record<string, number> = {};
   for (const name of names) {

@@ -45,4 +45,18 @@ describe('The port of a function', () => {
     assert.equal((await fetch(`http://127.0.0.1:${port}/`, {...init, headers: own})).status, 204);
     assert.equal(readLines(file).length, 1);
   });
+
+  it('answers 500 to the one request whose function throws in a timer or rejects a promise that nobody awaits', async () => {
+    const headers = {'content-type': 'application/json', [HOST_HEADER]: 'secret'};
+    const push = (action: string) => {
+      const message = {data: Buffer.from(JSON.stringify({action})).toString('base64'), messageId: action};
+      const body = JSON.stringify({message, subscription: 's'});
+      return fetch(`http://127.0.0.1:${port}${path}`, {method: 'POST', headers, body});
+    };
+    const answers = await Promise.all(['throw later', 'scale', 'reject later'].map(push));
+    const failed = (status: number, text: string) => status === 500 && text.includes('failed later');
+    const found = answers.map(async answer => failed(answer.status, await answer.text()));
+    assert.deepEqual(await Promise.all(found), [true, false, true]);
+    assert.equal(answers[1]?.status, 204);
+  });
 });
