@@ -26,6 +26,8 @@ const ATTEMPTS = 16;
 const BUSY_MS = 50;
 /** A file that stays locked for this long is an error for the caller. */
 const LOCKED_MS = 30_000;
+/** Documents to keep parsed. */
+const MOST_KNOWN = 1000;
 
 /** The version is the row id and never repeats, so a document that was deleted and created again counts as changed. */
 const TABLE = `create table if not exists documents (
@@ -95,6 +97,8 @@ export class SqliteStore implements Store {
   readonly #database: DatabaseSync;
   readonly #random: () => number;
   readonly #statements = new Map<string, StatementSync>();
+  /** By version. Readers share a document, which is frozen, so those that know the object parse it once too. */
+  readonly #documents = new Map<number, Document>();
   #swept = 0;
 
   constructor(file: string, database: DatabaseSync, random: () => number) {
@@ -105,18 +109,14 @@ export class SqliteStore implements Store {
 
   async get(path: DocumentPath): Promise<Document | undefined> {
     const row = await this.#unlocked(() => this.#read(path));
-    return row && JSON.parse(row.data);
+    return row && this.#parse(row);
   }
 
   async query(collection: string, query: Query = {}): Promise<Stored[]> {
     checkQuery(collection, query);
-    const {sql, values} = selectDocuments('id, data', collection, query);
-    const rows = await this.#unlocked(() => this.#statement(sql).all(...values));
-    return rows.map(row => ({
-      path: `${collection}/${row.id}`,
-      id: String(row.id),
-      data: JSON.parse(String(row.data)),
-    }));
+    const {sql, values} = selectDocuments('version, id, data', collection, query);
+    const rows = await this.#unlocked(() => this.#statement(sql).all(...values) as (Row & {id: string})[]);
+    return rows.map(row => ({path: `${collection}/${row.id}`, id: row.id, data: this.#parse(row)}));
   }
 
   async count(collection: string, where: Filter[] = []): Promise<number> {
@@ -183,11 +183,20 @@ export class SqliteStore implements Store {
       const row = await this.#unlocked(() => this.#read(path));
       const first = reads.has(path) ? reads.get(path) : row;
       reads.set(path, first);
-      return first && JSON.parse(first.data);
+      return first && this.#parse(first);
     };
     return new Attempt(read, write =>
       writes.push({...write, data: write.kind === 'delete' ? '' : JSON.stringify(write.data)}),
     );
+  }
+
+  #parse({version, data}: Row): Document {
+    const known = this.#documents.get(version);
+    if (known) return known;
+    const document: Document = JSON.parse(data, (_key, value) => Object.freeze(value));
+    if (this.#documents.size >= MOST_KNOWN) this.#documents.clear();
+    this.#documents.set(version, document);
+    return document;
   }
 
   #read(path: DocumentPath): Row | undefined {
