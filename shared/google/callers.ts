@@ -8,6 +8,7 @@ import {memoizeAsync} from './memoize-async.ts';
 
 const ISSUER = 'https://accounts.google.com';
 const MOST_SKEW_S = 60;
+const MOST_SIGNED = 1000;
 /** Cloud Run replaces the signature with this text once it has checked it. */
 const REMOVED = 'SIGNATURE_REMOVED_BY_GOOGLE';
 
@@ -31,8 +32,11 @@ export function openCallers({worker_api, identity, now = Date.now}: CallerOption
     const {certs} = identity;
     return new OAuth2Client(certs ? {endpoints: {oauth2FederatedSignonPemCertsUrl: certs}} : {});
   });
+  /** Tokens whose signature is checked: a host sends each of its tokens for an hour. */
+  const signed = new Set<string>();
 
   async function requireSignature(token: string, audience: string): Promise<void> {
+    if (signed.has(token)) return;
     const opened = await client();
     // If this request fails, the caller is not at fault: it asks again.
     const {certs} = await opened.getFederatedSignonCertsAsync();
@@ -42,6 +46,8 @@ export function openCallers({worker_api, identity, now = Date.now}: CallerOption
       // The library's own message would quote the token.
       throw new CallerRefused(401, 'the signature of the identity token is not that of its issuer', {cause});
     }
+    if (signed.size >= MOST_SIGNED) signed.clear();
+    signed.add(token);
   }
 
   return async (authorization: string | undefined): Promise<'worker' | 'control'> => {

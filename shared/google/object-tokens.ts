@@ -7,6 +7,8 @@ import {within} from './retry.ts';
 
 /** The agent repeats its request after 30 s. */
 const LIMIT_MS = 20_000;
+/** The metadata server gives the same token until so long before it expires. */
+const RENEWED_MS = 300_000;
 
 const ROLES: Record<ObjectRights['may'], string[]> = {
   get: ['objectViewer'],
@@ -35,11 +37,15 @@ type Rule = {
 
 /** Opens the exchange. Errors carry no cause, because those of the library hold the request, which holds a token. */
 export function openObjectTokens({metadata_host, account, endpoint}: TokenOptions): ObjectTokens {
+  let own: SourceToken | undefined;
+  const issue = async (rights: readonly ObjectRights[]) => {
+    if (!own || own.expiry_date - Date.now() < RENEWED_MS) own = await ownToken(metadata_host, account);
+    return narrow(own, rights, endpoint);
+  };
   return {
     issue: async rights => {
       try {
-        const issued = ownToken(metadata_host, account).then(own => narrow(own, rights, endpoint));
-        return await within(LIMIT_MS, issued);
+        return await within(LIMIT_MS, issue(rights));
       } catch (error) {
         throw new ServiceError(`Failed to get a token for a lease: ${reasonOf(error)}`);
       }
@@ -65,7 +71,7 @@ export async function narrow(
   return {access_token: token, expires_at: new Date(expirationTime).toISOString()};
 }
 
-/** The token of the account of this process, from its metadata server, which renews it five minutes before it expires. */
+/** The token of the account of this process, from its metadata server, which renews it in time. */
 export async function ownToken(metadata_host: string, account: string): Promise<SourceToken> {
   const url = `http://${metadata_host}/computeMetadata/v1/instance/service-accounts/${account}/token`;
   const response = await fetch(url, {headers: {'metadata-flavor': 'Google'}});
