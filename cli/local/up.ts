@@ -90,6 +90,8 @@ function welcome({url, bucket, dashboard}: Ready, {dir}: {dir?: string}, emulato
 }
 
 const INTERVAL_MS = 500;
+/** The functions of a local cloud have one clock. */
+const OVERLAP_MS = 10_000;
 
 /** Prints new events until `stopped`: with `json` one object a line. Shards of a stream share a line. */
 async function printNews(
@@ -97,7 +99,7 @@ async function printNews(
   {json, stopped}: {json: boolean; stopped: AbortSignal},
 ): Promise<void> {
   const began = new Date().toISOString();
-  const reader = readerOf(store, await openFilter(store));
+  const reader = readerOf(store, await openFilter(store), OVERLAP_MS);
   const printObject = ({at, kind, run, text}: Entry) => printJson<'local up'>({at, kind, run, text});
   const write = eventPrinter(clockText, json ? printObject : undefined);
   while (!stopped.aborted) {

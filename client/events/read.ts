@@ -9,7 +9,7 @@ import {inOrder} from './timeline.ts';
 /** Functions have clocks of their own, so a new event may be a little older than the newest known. */
 const OVERLAP_MS = 60_000;
 
-export function readerOf(store: Store, filter: EventFilter) {
+export function readerOf(store: Store, filter: EventFilter, overlap_ms = OVERLAP_MS) {
   /** Times of the newest event of the first read, and of all reads. */
   let [floor, latest] = ['', ''];
   /** Ids of the events since `latest` minus the overlap. */
@@ -32,7 +32,7 @@ export function readerOf(store: Store, filter: EventFilter) {
     },
     /** The events since the last read, the oldest first. */
     async next(): Promise<Entry[]> {
-      const since = Date.parse(latest || new Date().toISOString()) - OVERLAP_MS;
+      const since = Date.parse(latest || new Date().toISOString()) - overlap_ms;
       const where = [{field: 'at', op: '>=', value: new Date(since).toISOString()} as const];
       const stored = await store.query('events', {where, order_by: {field: 'at'}});
       const fresh = entriesOf(stored.filter(({id}) => !seen.has(id)));
