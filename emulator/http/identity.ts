@@ -76,6 +76,7 @@ function decoded(part: string): Claims {
 
 export class Identities {
   readonly #key: KeyObject;
+  readonly #public: KeyObject;
   readonly #certificate: string;
   readonly #id: string;
   /** Key of the tickets of the deployment, kept as Secret Manager would. */
@@ -91,6 +92,7 @@ export class Identities {
       randomBytes(32).toString('hex'),
     );
     this.#key = createPrivateKey(pem);
+    this.#public = createPublicKey(this.#key);
     this.#certificate = certificateOf(this.#key, 'local cloud');
     this.#id = createHash('sha1').update(this.#certificate).digest('hex');
   }
@@ -122,8 +124,7 @@ export class Identities {
   callerOf(token: string, audience: string): {email: string; vm: string} | undefined {
     const [header = '', payload = '', signature = ''] = token.split('.');
     const signed = Buffer.from(`${header}.${payload}`);
-    const key = createPublicKey(this.#key);
-    if (!verify('sha256', signed, key, Buffer.from(signature, 'base64url'))) return undefined;
+    if (!verify('sha256', signed, this.#public, Buffer.from(signature, 'base64url'))) return undefined;
     const {aud, exp, iat, iss, email, email_verified, google} = decoded(payload);
     const isInTime = Number(iat) * 1000 <= Date.now() && Date.now() < Number(exp) * 1000;
     const isOfGoogle = decoded(header).alg === 'RS256' && iss === ISSUER && email_verified === true;
