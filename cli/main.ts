@@ -15,4 +15,4 @@ for (const stream of [process.stdout, process.stderr])
 process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'));
 process.channel?.unref();
 
-await runCommandLine(process.argv.slice(2));
+export const ended = runCommandLine(process.argv.slice(2));

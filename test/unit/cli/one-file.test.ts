@@ -1,0 +1,65 @@
+/** The program as one file: when it holds, and what its errors name. */
+import assert from 'node:assert/strict';
+import {renameSync} from 'node:fs';
+import {keepFile, keptFile, loadFile} from '../../../cli/one-file.ts';
+import {Folder} from '../../support/machine/folder.ts';
+
+const SOURCES = {
+  'part.ts': 'export const where: string = import.meta.url;\n',
+  'main.ts': [
+    "import {where} from './part.ts';",
+    'type Failure = Error;',
+    'function fail(): Failure {',
+    '  return new Error(where);',
+    '}',
+    'export const ended = Promise.resolve(fail().stack);',
+  ].join('\n'),
+  'cli/one-file.ts': '',
+  'node_modules/.package-lock.json': '{}',
+};
+
+describe('The program as one file', () => {
+  const folder = new Folder(afterEach);
+  const root = () => folder.at('program');
+  const kept = (where = root()) => keptFile(where, 'main');
+
+  beforeEach(async () => {
+    for (const [name, text] of Object.entries(SOURCES)) folder.put(`program/${name}`, text);
+    // The sources are new: the file of a program that starts now is not kept.
+    await keepFile(root(), 'main', 'main.ts');
+    assert.equal(kept(), undefined);
+    await keepFile(root(), 'main', 'main.ts', Date.now() + 5000);
+  });
+
+  it('gives each module the address of its source, and names the source in a stack', async () => {
+    const {prepareStackTrace} = Error;
+    try {
+      const stack = String(await loadFile(kept() ?? '').ended);
+      assert.match(
+        stack,
+        /^Error: file:\/\/\S+\/program\/part\.ts\n {4}at fail \(\S+\/program\/main\.ts:4:10\)/,
+      );
+    } finally {
+      Error.prepareStackTrace = prepareStackTrace;
+    }
+  });
+
+  for (const name of Object.keys(SOURCES))
+    it(`does not hold after a change of ${name}`, () => {
+      folder.put(`program/${name}`, '// other\n');
+      assert.equal(kept(), undefined);
+    });
+
+  it('does not hold in another folder', () => {
+    assert.ok(kept());
+    renameSync(root(), folder.at('moved'));
+    assert.equal(kept(folder.at('moved')), undefined);
+  });
+
+  it('replaces the file of older sources', async () => {
+    folder.put('program/part.ts', "export const where = 'elsewhere';\n");
+    await keepFile(root(), 'main', 'main.ts', Date.now() + 6000);
+    assert.ok(kept());
+    assert.equal(folder.names('program/node_modules/.cache/gleaner').length, 3);
+  });
+});
