@@ -43,6 +43,8 @@ async function report(error: Error, json: boolean): Promise<number> {
   }
   const text = await errorText(error);
   if (json) printJson<'failure'>({error: text ?? String(error)});
-  for (const line of `gleaner: ${text ?? error.stack ?? error}`.split('\n')) complain(line);
+  const stack = async () =>
+    (await import('../emulator/functions/one-file.ts')).sourceStack(error.stack ?? `${error}`);
+  for (const line of `gleaner: ${text ?? (await stack())}`.split('\n')) complain(line);
   return error instanceof Interrupted ? 130 : error instanceof UsageError ? 2 : 1;
 }

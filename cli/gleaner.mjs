@@ -16,11 +16,11 @@ if (Number(process.versions.node.split('.')[0]) >= 24) {
   // The functions of a local cloud are processes of their own, and use the folder too.
   process.env.NODE_COMPILE_CACHE ??= compiled;
   nodeModule.enableCompileCache(process.env.NODE_COMPILE_CACHE);
-  const {keepFile, keptFile, loadFile} = await import('./one-file.ts');
+  const {keepFiles, keptFile} = await import('../emulator/functions/one-file.ts');
   const file = keptFile(root, 'cli');
-  await (file ? loadFile(file) : await import('./main.ts')).ended;
+  await (file ? nodeModule.createRequire(file)(file) : await import('./main.ts')).ended;
   // A folder of somebody else stays as it is.
-  if (!file) await keepFile(root, 'cli', 'cli/main.ts').catch(() => {});
+  if (!file) await keepFiles(root, {cli: 'cli/main.ts', functions: 'functions/index.ts'}).catch(() => {});
 } else if (existsSync(bundled)) {
   const env = {NODE_COMPILE_CACHE: compiled, ...process.env};
   // The channel closes when this process ends, however it ends.

@@ -1,15 +1,17 @@
 import type {Server} from 'node:http';
 import {flushCompileCache} from 'node:module';
 import type {AddressInfo} from 'node:net';
-import {resolve} from 'node:path';
-import {pathToFileURL} from 'node:url';
+import {join, resolve} from 'node:path';
+import {fileURLToPath, pathToFileURL} from 'node:url';
 import {isSameText} from '../../shared/contracts/constant-time.ts';
 import {accessTokenOf} from '../http/access-tokens.ts';
 import {ApiError} from '../http/errors.ts';
 import {HOST_HEADER, pushTokenOf, unauthenticated} from '../http/guard.ts';
 import {refusePages} from '../http/web-pages.ts';
 import {replaceDomains} from './domains.ts';
+import {keptFile} from './one-file.ts';
 
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const FLUSH_MS = 5000;
 
 /**
@@ -27,7 +29,8 @@ async function main([module, ...names]: string[]): Promise<void> {
   const account = process.env.GLEANER_CONTROL_SERVICE_ACCOUNT;
   if (account) process.env.GLEANER_LOCAL_TOKEN = accessTokenOf(token, account);
   const {getTestServer} = await import('@google-cloud/functions-framework/testing');
-  await import(pathToFileURL(resolve(module)).href);
+  const kept = resolve(module) === join(ROOT, 'functions/index.ts') ? keptFile(ROOT, 'functions') : undefined;
+  await import(pathToFileURL(kept ?? resolve(module)).href);
   const ports: Record<string, number> = {};
   for (const name of names) {
     const server = getTestServer(name);

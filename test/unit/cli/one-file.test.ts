@@ -1,7 +1,8 @@
-/** The program as one file: when it holds, and what its errors name. */
+/** The programs as one file each: when they hold, and what its errors name. */
 import assert from 'node:assert/strict';
 import {renameSync} from 'node:fs';
-import {keepFile, keptFile, loadFile} from '../../../cli/one-file.ts';
+import {createRequire} from 'node:module';
+import {keepFiles, keptFile, sourceStack} from '../../../emulator/functions/one-file.ts';
 import {Folder} from '../../support/machine/folder.ts';
 
 const SOURCES = {
@@ -14,7 +15,7 @@ const SOURCES = {
     '}',
     'export const ended = Promise.resolve(fail().stack);',
   ].join('\n'),
-  'cli/one-file.ts': '',
+  'emulator/functions/one-file.ts': '',
   'node_modules/.package-lock.json': '{}',
 };
 
@@ -26,22 +27,17 @@ describe('The program as one file', () => {
   beforeEach(async () => {
     for (const [name, text] of Object.entries(SOURCES)) folder.put(`program/${name}`, text);
     // The sources are new: the file of a program that starts now is not kept.
-    await keepFile(root(), 'main', 'main.ts');
+    await keepFiles(root(), {main: 'main.ts'});
     assert.equal(kept(), undefined);
-    await keepFile(root(), 'main', 'main.ts', Date.now() + 5000);
+    await keepFiles(root(), {main: 'main.ts'}, Date.now() + 5000);
   });
 
   it('gives each module the address of its source, and names the source in a stack', async () => {
-    const {prepareStackTrace} = Error;
-    try {
-      const stack = String(await loadFile(kept() ?? '').ended);
-      assert.match(
-        stack,
-        /^Error: file:\/\/\S+\/program\/part\.ts\n {4}at fail \(\S+\/program\/main\.ts:4:10\)/,
-      );
-    } finally {
-      Error.prepareStackTrace = prepareStackTrace;
-    }
+    const {ended} = createRequire(import.meta.url)(kept() ?? '');
+    assert.match(
+      sourceStack(await ended),
+      /^Error: file:\/\/\S+\/program\/part\.ts\n {4}at fail \(\S+\/program\/main\.ts:4:10\)/,
+    );
   });
 
   for (const name of Object.keys(SOURCES))
@@ -58,8 +54,8 @@ describe('The program as one file', () => {
 
   it('replaces the file of older sources', async () => {
     folder.put('program/part.ts', "export const where = 'elsewhere';\n");
-    await keepFile(root(), 'main', 'main.ts', Date.now() + 6000);
+    await keepFiles(root(), {main: 'main.ts'}, Date.now() + 6000);
     assert.ok(kept());
-    assert.equal(folder.names('program/node_modules/.cache/gleaner').length, 3);
+    assert.equal(folder.names('program/node_modules/.cache/gleaner').length, 2);
   });
 });
