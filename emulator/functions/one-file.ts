@@ -2,7 +2,16 @@
  * The programs as one file each, in `node_modules/.cache/gleaner`: Node loads it in half of the time that its hundreds of modules take. The
  * files hold while the folder and every source are those that they were made from.
  */
-import {mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync} from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import {SourceMap} from 'node:module';
 import {dirname, join, resolve} from 'node:path';
 import {pathToFileURL} from 'node:url';
@@ -12,6 +21,9 @@ const cacheOf = (root: string) => join(root, 'node_modules', '.cache', 'gleaner'
 
 /** Times of files are a little behind the clock. */
 const BEHIND_MS = 1000;
+
+/** No command still makes or loads files of this age. */
+const SETTLED_MS = 3600 * 1000;
 
 /** Packages that are part of a file. Others load from `node_modules` when they are needed. */
 const INSIDE = /^(zod|commander|fastest-levenshtein)(\/|$)/;
@@ -29,7 +41,8 @@ export function keptFile(root: string, name: string): string | undefined {
   try {
     const kept = JSON.parse(readFileSync(join(cacheOf(root), 'kept.json'), 'utf8'));
     const holds = kept.root === root && stampsOf(root, kept.sources).join() === kept.stamps.join();
-    return holds ? join(cacheOf(root), kept.folder, `${name}.cjs`) : undefined;
+    const file = join(cacheOf(root), kept.folder, `${name}.cjs`);
+    return holds && existsSync(file) ? file : undefined;
   } catch {
     return undefined;
   }
@@ -62,9 +75,11 @@ export async function keepFiles(
   const record = join(cacheOf(root), folder, 'kept.json');
   writeFileSync(record, JSON.stringify({root, folder, sources, stamps}));
   renameSync(record, join(cacheOf(root), 'kept.json'));
-  for (const other of readdirSync(cacheOf(root)))
-    if (other !== folder && other !== 'kept.json')
-      rmSync(join(cacheOf(root), other), {recursive: true, force: true});
+  for (const other of readdirSync(cacheOf(root))) {
+    const path = join(cacheOf(root), other);
+    const isOld = statSync(path).mtimeMs < began_ms - SETTLED_MS;
+    if (isOld && other !== folder && other !== 'kept.json') rmSync(path, {recursive: true, force: true});
+  }
 }
 
 /** A module reads files beside its source, so it keeps that address. Zod's messages are in English alone. */

@@ -1,6 +1,6 @@
 /** The programs as one file each: when they hold, and what its errors name. */
 import assert from 'node:assert/strict';
-import {renameSync} from 'node:fs';
+import {renameSync, rmSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import {keepFiles, keptFile, sourceStack} from '../../../emulator/functions/one-file.ts';
 import {Folder} from '../../support/machine/folder.ts';
@@ -46,6 +46,11 @@ describe('The program as one file', () => {
       assert.equal(kept(), undefined);
     });
 
+  it('does not hold without its file', () => {
+    rmSync(kept() ?? '');
+    assert.equal(kept(), undefined);
+  });
+
   it('does not hold in another folder', () => {
     assert.ok(kept());
     renameSync(root(), folder.at('moved'));
@@ -54,7 +59,7 @@ describe('The program as one file', () => {
 
   it('replaces the file of older sources', async () => {
     folder.put('program/part.ts', "export const where = 'elsewhere';\n");
-    await keepFiles(root(), {main: 'main.ts'}, Date.now() + 6000);
+    await keepFiles(root(), {main: 'main.ts'}, Date.now() + 2 * 3600 * 1000);
     assert.ok(kept());
     assert.equal(folder.names('program/node_modules/.cache/gleaner').length, 2);
   });
