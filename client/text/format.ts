@@ -72,15 +72,13 @@ export function timeText(at: string): string {
 export function cut(line: string, width: number): string {
   if (widthOf(line) <= width) return line;
   let [start, cells] = ['', 0];
-  for (const {segment} of SEGMENTS.segment(line)) {
+  for (const {segment} of new Intl.Segmenter().segment(line)) {
     cells += widthOf(segment);
     if (cells > width - 1) break;
     start += segment;
   }
   return `${start}…`;
 }
-
-const SEGMENTS = new Intl.Segmenter();
 
 /** A column of a listed thing. The cells of a `right` one end at one edge, as numbers do. */
 export type Column<Row, Cell = string> = {title: string; cell: (row: Row) => Cell; right?: boolean};
