@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import {renameSync, rmSync} from 'node:fs';
 import {createRequire} from 'node:module';
+// It starts its process in the folder in which it is loaded, which is here before any test has left for a folder of its own.
+import 'esbuild';
 import {keepFiles, keptFile, sourceStack} from '../../../emulator/functions/one-file.ts';
 import {Folder} from '../../support/machine/folder.ts';
 
