@@ -15,7 +15,7 @@ import {openCallers} from './google/callers.ts';
 import {memoizeAsync} from './google/memoize-async.ts';
 import {openObjectTokens} from './google/object-tokens.ts';
 import {openObjects} from './google/objects.ts';
-import {sendPing, unlessAnswered} from './google/ping.ts';
+import {sendPing} from './google/ping.ts';
 import {openProviders} from './google/providers.ts';
 import {openSecrets} from './google/secrets.ts';
 import {openWebhook} from './google/webhook.ts';
@@ -45,9 +45,7 @@ export function composeDeps(config: Config): Deps {
     }),
     // Only on-tick pings, so only on-tick needs the address of worker-api.
     catalog: openCatalog({endpoint: endpoints.billing, token}),
-    ping: unlessAnswered(async () =>
-      sendPing({worker_api: requireWorkerApi(config, 'on-tick'), metadata_host}),
-    ),
+    ping: async () => sendPing({worker_api: requireWorkerApi(config, 'on-tick'), metadata_host}),
     accountOf: openCallers(config),
     now: Date.now,
     log,

@@ -7,18 +7,6 @@ const TOKEN_TIMEOUT_MS = 5000;
 
 type Target = {worker_api: string; metadata_host: string};
 
-/** An answer of this age is as good as another one. Ticks are farther apart, except in a local cloud. */
-const FRESH_MS = 3000;
-
-export function unlessAnswered(ping: () => Promise<void>): () => Promise<void> {
-  let answered_ms = Number.NEGATIVE_INFINITY;
-  return async () => {
-    if (performance.now() - answered_ms < FRESH_MS) return;
-    await ping();
-    answered_ms = performance.now();
-  };
-}
-
 /** Calls worker-api on the path of the workers, with an identity token of the account that this process runs as. */
 export async function sendPing({worker_api, metadata_host}: Target): Promise<void> {
   const token = await identityToken(metadata_host, worker_api);
