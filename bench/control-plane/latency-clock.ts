@@ -1,16 +1,19 @@
 /** A clock on which each call of a port takes a fixed time: the figures depend on no machine. */
 import {setImmediate as turn} from 'node:timers/promises';
-import {Clockwork} from '../../test/world/clock.ts';
 
 /** Turns of the event loop after which no work of the process is left. */
 const QUIET_TURNS = 4;
 
-export class LatencyClock extends Clockwork {
-  readonly sleep = (ms: number): Promise<void> => new Promise(done => this.after(ms, done));
+export class LatencyClock {
+  now: number;
+  #waiting: {at: number; done: () => void}[] = [];
 
-  override async rest(): Promise<void> {
-    for (let turns = 0; turns < QUIET_TURNS; turns++) await turn();
+  constructor(now: number) {
+    this.now = now;
   }
+
+  readonly sleep = (ms: number): Promise<void> =>
+    new Promise(done => this.#waiting.push({at: this.now + ms, done}));
 
   /** Runs the work. Returns its seconds on this clock. */
   async seconds(work: () => Promise<unknown>): Promise<number> {
@@ -19,11 +22,23 @@ export class LatencyClock extends Clockwork {
     const outcome = work().finally(() => {
       isOver = true;
     });
-    // The events end with the work, whose error is awaited then.
+    // The loop ends with the work, and then awaits its error.
     outcome.catch(() => {});
-    await this.rest();
-    await this.run(Number.MAX_SAFE_INTEGER, () => isOver);
+    for (;;) {
+      for (let turns = 0; turns < QUIET_TURNS; turns++) await turn();
+      if (isOver) break;
+      this.#wakeNext();
+    }
     await outcome;
     return (this.now - began) / 1000;
+  }
+
+  #wakeNext(): void {
+    if (this.#waiting.length === 0) return;
+    const now = Math.min(...this.#waiting.map(({at}) => at));
+    const due = this.#waiting.filter(({at}) => at === now);
+    this.#waiting = this.#waiting.filter(({at}) => at !== now);
+    this.now = now;
+    for (const {done} of due) done();
   }
 }
