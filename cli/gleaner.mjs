@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // Command `gleaner`. The sources are TypeScript, which needs Node 24. An older Node starts the Node 24 that npm installed with
-// the project. The first command leaves all sources as one file, and Node keeps what it compiled in a folder of this user.
+// the project. The first command leaves each program as one file, and Node keeps what it compiled in a folder of this user.
 import {spawn} from 'node:child_process';
 import {existsSync} from 'node:fs';
 import * as nodeModule from 'node:module';
@@ -20,7 +20,7 @@ if (Number(process.versions.node.split('.')[0]) >= 24) {
   const file = keptFile(root, 'cli');
   await (file ? nodeModule.createRequire(file)(file) : await import('./main.ts')).ended;
   // A folder of somebody else stays as it is.
-  if (!file) await keepFiles(root, {cli: 'cli/main.ts', functions: 'functions/index.ts'}).catch(() => {});
+  if (!file) await keepFiles(root).catch(() => {});
 } else if (existsSync(bundled)) {
   const env = {NODE_COMPILE_CACHE: compiled, ...process.env};
   // The channel closes when this process ends, however it ends.

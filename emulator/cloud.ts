@@ -1,6 +1,7 @@
 import {resolve} from 'node:path';
 import {catalogRoutes} from './billing/catalog.ts';
 import {ComputeRoutes} from './compute/routes.ts';
+import {sourceStack} from './functions/one-file.ts';
 import {deploymentsIn} from './functions/subscriptions.ts';
 import {httpFunctions} from './functions/triggers.ts';
 import {LocalCloudError} from './http/errors.ts';
@@ -68,7 +69,10 @@ function contextOf(options: LocalCloudOptions): CloudContext {
     where: {url: '', project, bucket, pubsub_endpoint: '', jobs_collection, dir, store_file},
     ends: new Ends(),
     trouble: (error, where = '') =>
-      log('cloud', `internal error${where && ` in ${where}`}: ${(error as Error).stack ?? error}`),
+      log(
+        'cloud',
+        `internal error${where && ` in ${where}`}: ${sourceStack((error as Error).stack ?? `${error}`)}`,
+      ),
   };
 }
 

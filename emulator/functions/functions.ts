@@ -8,6 +8,7 @@ import {ApiError, LocalCloudError} from '../http/errors.ts';
 import {HOST_HEADER} from '../http/guard.ts';
 import type {Reply, Request, Route} from '../http/http.ts';
 import {withDirectLoopback} from '../http/proxies.ts';
+import {sourceStack} from './one-file.ts';
 import {toFunctions} from './push.ts';
 import {type FunctionTrigger, httpFunctions} from './triggers.ts';
 
@@ -90,7 +91,7 @@ export class FunctionHost {
     });
     this.#child = child;
     for (const stream of [child.stdout, child.stderr]) {
-      if (stream) createInterface({input: stream as Readable}).on('line', log);
+      if (stream) createInterface({input: stream as Readable}).on('line', line => log(sourceStack(line)));
     }
     child.on('message', message => {
       this.#ports = new Map(Object.entries((message as {ports: Record<string, number>}).ports));

@@ -1,6 +1,6 @@
 /**
- * The programs as one file each, in `node_modules/.cache/gleaner`: Node loads it in half of the time that its hundreds of modules take. The
- * files hold while the folder and every source are those that they were made from.
+ * Each program as one file in `node_modules/.cache/gleaner`, because Node loads it in half of the time that hundreds of modules take. A file is
+ * used while it and its sources have not changed since it was made.
  */
 import {
   existsSync,
@@ -19,11 +19,13 @@ import type {PluginBuild} from 'esbuild';
 
 const cacheOf = (root: string) => join(root, 'node_modules', '.cache', 'gleaner');
 
-/** Times of files are a little behind the clock. */
+/** A file that was written just now may have an earlier time. */
 const BEHIND_MS = 1000;
 
 /** No command still makes or loads files of this age. */
 const SETTLED_MS = 3600 * 1000;
+
+const PROGRAMS = {cli: 'cli/main.ts', functions: 'functions/index.ts'};
 
 /** Packages that are part of a file. Others load from `node_modules` when they are needed. */
 const INSIDE = /^(zod|commander|fastest-levenshtein)(\/|$)/;
@@ -36,44 +38,55 @@ function stampsOf(root: string, sources: readonly string[]): [size: number, chan
   });
 }
 
-/** Path of the file of a program; undefined without one that holds. */
+/** Path of the file of a program; undefined where it is not there, or older than a source. */
 export function keptFile(root: string, name: string): string | undefined {
   try {
     const kept = JSON.parse(readFileSync(join(cacheOf(root), 'kept.json'), 'utf8'));
-    const holds = kept.root === root && stampsOf(root, kept.sources).join() === kept.stamps.join();
-    const file = join(cacheOf(root), kept.folder, `${name}.cjs`);
-    return holds && existsSync(file) ? file : undefined;
+    const holds = kept.root === root && stampsOf(root, kept.files).join() === kept.stamps.join();
+    return holds ? join(cacheOf(root), kept.folder, `${name}.cjs`) : undefined;
   } catch {
     return undefined;
   }
 }
 
-/** Makes the file of each program from its first module, unless a source has just changed. */
+/** Makes the file of each program from its first module, unless a source has just changed. Fails early in a folder of somebody else. */
 export async function keepFiles(
   root: string,
-  entryPoints: Record<string, string>,
+  entryPoints: Record<string, string> = PROGRAMS,
   began_ms = Date.now(),
 ): Promise<void> {
   const folder = `${process.pid}-${began_ms}`;
+  const outdir = join(cacheOf(root), folder);
+  mkdirSync(outdir, {recursive: true});
   const {build} = await import('esbuild');
-  const {outputFiles, metafile} = await build({
-    ...{absWorkingDir: root, entryPoints, outdir: join(cacheOf(root), folder), outExtension: {'.js': '.cjs'}},
-    ...{bundle: true, format: 'cjs', platform: 'node', target: 'node24', write: false, metafile: true},
-    ...{sourcemap: 'external', sourcesContent: false, minifyWhitespace: true, logLevel: 'silent'},
+  const {metafile} = await build({
+    absWorkingDir: root,
+    entryPoints,
+    outdir,
+    outExtension: {'.js': '.cjs'},
+    bundle: true,
+    format: 'cjs',
+    platform: 'node',
+    target: 'node24',
+    metafile: true,
+    sourcemap: 'external',
+    sourcesContent: false,
+    minifyWhitespace: true,
+    logLevel: 'silent',
     define: {'import.meta.url': 'sourceUrl'},
     plugins: [{name: 'sources', setup}],
   });
   const sources = [
     'node_modules/.package-lock.json',
+    'package.json',
     'emulator/functions/one-file.ts',
     ...Object.keys(metafile.inputs),
   ];
-  const stamps = stampsOf(root, sources);
-  if (stamps.some(([, changed_ms]) => changed_ms >= began_ms - BEHIND_MS)) return;
-  mkdirSync(join(cacheOf(root), folder), {recursive: true});
-  for (const {path, contents} of outputFiles) writeFileSync(path, contents);
-  const record = join(cacheOf(root), folder, 'kept.json');
-  writeFileSync(record, JSON.stringify({root, folder, sources, stamps}));
+  const isNew = stampsOf(root, sources).some(([, changed_ms]) => changed_ms >= began_ms - BEHIND_MS);
+  if (isNew) return rmSync(outdir, {recursive: true});
+  const files = [...sources, ...Object.keys(metafile.outputs)];
+  const record = join(outdir, 'kept.json');
+  writeFileSync(record, JSON.stringify({root, folder, files, stamps: stampsOf(root, files)}));
   renameSync(record, join(cacheOf(root), 'kept.json'));
   for (const other of readdirSync(cacheOf(root))) {
     const path = join(cacheOf(root), other);
@@ -96,11 +109,12 @@ function setup(build: PluginBuild): void {
   }));
 }
 
-/** A stack with the places in the sources. */
+/** A stack, or a line of a log, with the places in the sources. */
 export function sourceStack(stack: string): string {
   return stack.replaceAll(
     /(\/[^\n(]*\.cache\/gleaner\/[^\n(]*\.cjs):(\d+):(\d+)/g,
     (place, file, line, column) => {
+      if (!existsSync(`${file}.map`)) return place;
       const map = new SourceMap(JSON.parse(readFileSync(`${file}.map`, 'utf8')));
       const origin = map.findOrigin(Number(line), Number(column));
       if (!('fileName' in origin)) return place;

@@ -1,9 +1,13 @@
 /** The programs as one file each: when they hold, and what its errors name. */
 import assert from 'node:assert/strict';
-import {renameSync, rmSync} from 'node:fs';
+import {execFile} from 'node:child_process';
+import {renameSync, rmSync, truncateSync} from 'node:fs';
 import {createRequire} from 'node:module';
+import {join} from 'node:path';
+import {promisify} from 'node:util';
 // It starts its process in the folder in which it is loaded, which is here before any test has left for a folder of its own.
 import 'esbuild';
+import {ROOT} from '../../../cli/build/functions.ts';
 import {keepFiles, keptFile, sourceStack} from '../../../emulator/functions/one-file.ts';
 import {Folder} from '../../support/machine/folder.ts';
 
@@ -19,6 +23,7 @@ const SOURCES = {
   ].join('\n'),
   'emulator/functions/one-file.ts': '',
   'node_modules/.package-lock.json': '{}',
+  'package.json': '{}',
 };
 
 describe('The program as one file', () => {
@@ -48,9 +53,22 @@ describe('The program as one file', () => {
       assert.equal(kept(), undefined);
     });
 
-  it('does not hold without its file', () => {
-    rmSync(kept() ?? '');
+  it('does not hold without its file, or with a part of it', () => {
+    truncateSync(kept() ?? '', 10);
     assert.equal(kept(), undefined);
+  });
+
+  it('names the place in the file where its map is gone', async () => {
+    const file = kept() ?? '';
+    rmSync(`${file}.map`);
+    assert.match(sourceStack(await createRequire(import.meta.url)(file).ended), /main\.cjs:\d/);
+  });
+
+  it('starts the command line and the functions', async () => {
+    await keepFiles(ROOT, undefined, Date.now() + 5000);
+    for (const name of ['cli', 'functions']) assert.ok(keptFile(ROOT, name));
+    const {stdout} = await promisify(execFile)(process.execPath, [join(ROOT, 'cli/gleaner.mjs'), '--help']);
+    assert.match(stdout, /Usage: gleaner/);
   });
 
   it('does not hold in another folder', () => {
