@@ -34,14 +34,22 @@ export function controlPage(page: string): string {
   const shown = ACTIONS.filter(({action}) => action !== 'submit');
   const names = [...new Set(shown.flatMap(({fields}) => Object.keys(fields)))];
   const table = fieldTable('field', Object.fromEntries(names.map(name => [name, fieldOf(name)])));
+  const described = new Set<string>();
   const [actions = '', ...others] = page.split(/^(?=## )/m);
   const filled = actions.replace(/^(\| `(\w+)` \|[^|]+\| )[^|]+/gm, (row, before, named) => {
+    if (named === 'submit') return row;
     const found = shown.find(({action}) => action === named);
-    if (!found) return row;
+    if (!found) throw new Error(`Failed to describe ${named}: no message has this action`);
+    described.add(named);
     const texts = Object.keys(found.fields).map(
       name => `\`${name}\`${found.required.includes(name) ? ' (required)' : ''}`,
     );
     return `${before}${texts.join(', ')} `;
   });
+  const missing = shown.filter(({action}) => !described.has(action));
+  if (missing.length > 0)
+    throw new Error(
+      `Failed to find ${missing.map(({action}) => action).join(', ')} in the table: write a row`,
+    );
   return filled + withTable(others.join(''), table);
 }

@@ -13,6 +13,7 @@ import {controlPage} from './control-messages.ts';
 import {controlJsonSchema, runSpecJsonSchema} from './json-schemas.ts';
 import {runSpecPage, withTable} from './run-spec.ts';
 
+const FIELDS = '| field | type | meaning |';
 const DOCS = fileURLToPath(new URL('../../../docs/', import.meta.url));
 
 export function outputJsonSchema(): object {
@@ -62,15 +63,21 @@ function timingLimits(): object {
 /** docs/inside/firestore.md: each section has a table of the fields of its documents. */
 function firestorePage(page: string): string {
   const sections = page.split(/^(?=## )/m);
-  return sections.map(section => withFields(section, section.slice(3, section.indexOf('\n')))).join('');
+  const titleOf = (section: string) => section.slice(3, section.indexOf('\n'));
+  const missing = Object.keys(STORED_SCHEMAS).filter(name => !sections.map(titleOf).includes(name));
+  if (missing.length > 0)
+    throw new Error(`Failed to find ${missing.join(', ')} in firestore.md: write a section`);
+  return sections.map(section => withFields(section, titleOf(section))).join('');
 }
 
 function withFields(section: string, title: string): string {
   const schema = STORED_SCHEMAS[title];
+  if (!schema && section.includes(FIELDS))
+    throw new Error(`Failed to fill the table of ${title}: it has no schema`);
   if (!schema) return section;
   const fields = Object.entries(schemaOf(schema).properties ?? {}).map(([field, property]) => {
     if (!property.description) throw new Error(`Failed to describe ${title}: ${field} has no description`);
     return row(`\`${field}\``, typeOf(property), property.description);
   });
-  return withTable(section, ['| field | type | meaning |', '|---|---|---|', ...fields]);
+  return withTable(section, [FIELDS, '|---|---|---|', ...fields]);
 }

@@ -49,8 +49,7 @@ export function withTable(text: string, table: readonly string[]): string {
   const [head = ''] = table;
   const begin = lines.indexOf(head);
   if (begin < 0) throw new Error(`Failed to find the table ${head} below ${lines[0]}: write its head`);
-  const length = lines
-    .slice(begin)
-    .findIndex(line => !line.startsWith('|') || line.includes('| further field |'));
-  return lines.toSpliced(begin, length, ...table).join('\n');
+  const isOwn = (line: string) => line.startsWith('|') && !line.includes('| further field |');
+  const end = lines.findIndex((line, at) => at > begin && !isOwn(line));
+  return [...lines.slice(0, begin), ...table, ...(end < 0 ? [] : lines.slice(end))].join('\n');
 }
