@@ -14,11 +14,12 @@ from gleaner_worker.failures import OutOfMemory
 def test_layouts_that_ran_out_of_memory_are_skipped_but_for_the_last(monkeypatch):
     from gleaner_worker.model import model
 
-    monkeypatch.setattr(model, "layouts", lambda *_: ["8x1", "4x2", "2x4"])
+    monkeypatch.setattr(model, "layouts", lambda *_: [SimpleNamespace(model=each) for each in (1, 2, 4)])
+    monkeypatch.setattr(model, "weight_bytes", lambda *_: 0)
     monkeypatch.setattr(model, "compile_rows", lambda *_: SimpleNamespace(in_flight=2))
     plan = SimpleNamespace(capture=SimpleNamespace(config=None), shape=None, tuning=None, rules=None)
-    chosen = [model.choose_program(plan, {}, None, [], "a model", skipped)[1] for skipped in range(4)]
-    assert chosen == ["8x1", "4x2", "2x4", "2x4"]
+    chosen = [model.choose_program(plan, {}, None, [], "a model", skipped)[1].model for skipped in range(4)]
+    assert chosen == [1, 2, 4, 4]
 
 
 @pytest.mark.parametrize(("failures", "tries"), [(0, 1), (1, 2), (2, 2)])

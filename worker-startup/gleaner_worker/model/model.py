@@ -31,7 +31,7 @@ from .program.row_selection import SelectedTokens, make_inputs, row_counts, row_
 from .program.rows import RowLimits
 from .program.step_plan import StepPlan, plan_step
 from .program.tuning import Tuning
-from .weights.mesh import Layout, layouts, memory_of
+from .weights.mesh import Layout, layouts, memory_of, weight_bytes
 from .weights.place import place
 from .weights.weights import Weights, open_weights, with_stored_head
 
@@ -206,7 +206,7 @@ def load_model(
     stored = None if previous else open_stored()  # damaged files fail before the compilation
     where = f"{spec.model} (max_seq_length {spec.max_seq_length})"
     phase("compiling")
-    report(f"Compiling {plan.shape.rows} x {plan.shape.row_tokens} tokens per device")
+    report(f"Compiling up to {plan.shape.rows} x {plan.shape.row_tokens} tokens per device")
     plan, layout, program, decoding = choose_program(plan, weights, limit, devices, where, skipped)
     phase("loading")
     if previous and previous.layout == layout:
@@ -223,28 +223,31 @@ def load_model(
 def choose_program(
     plan: StepPlan, params: dict, limit: int | None, devices: list, where: str, skipped: int = 0
 ) -> tuple[StepPlan, Layout, Program, Decoding | None]:
-    """Compiles for the fewest devices per copy of the weights that hold them beside a step, with the rows that fit.
+    """Compiles for the fewest devices per copy of the weights that hold them beside a step.
 
+    A step has fewer rows where a device would hold no second one: it computes nothing while its only step is copied.
     params: arrays or their shapes. skipped: as load_model takes it; the last layout is never skipped. Raises
-    Failure("model") when no layout fits, with the sizes of the last layout.
+    Failure("model") when no layout fits one row, with the sizes of the last layout.
     """
 
     def compiled(plan: StepPlan, layout: Layout) -> tuple[StepPlan, Layout, Program, Decoding | None]:
-        decoding = None
-        if plan.rules:
-            decoding = Decoding(plan.capture.config, layout, params, plan.tuning, plan.rules, limit, where)
-        room = limit - decoding.bytes if decoding and limit is not None else limit
-        try:
-            program = compile_rows(plan.capture, layout, params, plan.shape, plan.tuning, room, where)
-            if program.in_flight > 1 or plan.shape.rows == 1:
-                return plan, layout, program, decoding
-            # Devices that hold one step compute nothing while it is copied to the host.
-            log.info("Half of %d rows in a step, so that a device holds two", plan.shape.rows)
-        except Failure as failure:
-            if plan.shape.rows == 1:
-                raise
-            log.info("%s; taking half of the rows", failure.reason)
-        return compiled(plan.halved(), layout)
+        decoding, room = None, limit
+        weights = weight_bytes(params, plan.capture.config, layout.model)
+        while True:
+            try:
+                if plan.rules:
+                    decoding = Decoding(plan.capture.config, layout, params, plan.tuning, plan.rules, limit, where)
+                    room = None if limit is None else limit - decoding.bytes
+                program = compile_rows(plan.capture, layout, params, plan.shape, plan.tuning, room, where)
+            except Failure as failure:
+                if plan.shape.rows == 1 or (room is not None and weights > room):
+                    raise
+                log.info("%s; taking half of the rows", failure.reason)
+            else:
+                if program.in_flight > 1 or plan.shape.rows == 1:
+                    return plan, layout, program, decoding
+                log.info("A device holds one step of %d rows; taking half of them", plan.shape.rows)
+            plan = plan.halved()
 
     *others, last = layouts(params, plan.capture.config, limit, devices)
     for layout in others[skipped:]:

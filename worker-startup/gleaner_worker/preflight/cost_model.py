@@ -16,6 +16,7 @@ A conditional costs as much as its most expensive branch.
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import prod
@@ -78,9 +79,9 @@ def expert_buffers(text: str, config: DecoderConfig, ways: int) -> list[str]:
     """The buffers with a device's part of the experts of one layer or of more, copied from the stack of all layers."""
     if not config.experts:
         return []
-    of_expert = {config.experts.d_ff // ways, config.d_model}
+    of_expert = Counter((config.experts.d_ff // ways, config.d_model))
     of_layer = config.experts.count * (config.experts.d_ff // ways) * config.d_model
-    return _buffers(text, lambda axes: of_expert <= set(axes) and math.prod(axes) % of_layer == 0)
+    return _buffers(text, lambda axes: of_expert <= Counter(axes) and math.prod(axes) % of_layer == 0)
 
 
 def _buffers(text: str, is_one: Callable[[list[int]], bool]) -> list[str]:
