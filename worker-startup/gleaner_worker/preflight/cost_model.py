@@ -30,6 +30,7 @@ COLLECTIVE_BYTES_PER_S = 45e9
 _SIZES = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4, "f64": 8}
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 _COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) \(.*\{$")
+_FAST = re.compile(r"\w+\[[\d,]*\]\{[^}]*S\(1\)\}")  # a result on the chip, where the compiler loads small stacks early
 _INSTRUCTION = re.compile(r"\s+(?:ROOT )?%([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)", re.DOTALL)
 _SHAPE = re.compile(r"\b(pred|[suf]\d+|bf16)\[([\d,]*)\]")
 _STATED_BYTES = re.compile(r'"bytes_accessed":"(\d+)"')
@@ -79,17 +80,20 @@ def expert_buffers(text: str, config: DecoderConfig, ways: int) -> list[str]:
     """The buffers with a device's part of the experts of one layer or of more, copied from the stack of all layers."""
     if not config.experts:
         return []
+    text = _FAST.sub("", text)
     of_expert = Counter((config.experts.d_ff // ways, config.d_model))
     of_layer = config.experts.count * (config.experts.d_ff // ways) * config.d_model
     return _buffers(text, lambda axes: of_expert <= Counter(axes) and math.prod(axes) % of_layer == 0)
 
 
 def _buffers(text: str, is_one: Callable[[list[int]], bool]) -> list[str]:
-    """Floating-point shapes of buffers, without parameters."""
+    """Floating-point shapes of buffers, without parameters. The result of a start names its operands too, that of its
+    end does not."""
+    others = ("parameter", "get-tuple-element", "while", "tuple", "bitcast")
     found = set()
     for line in text.splitlines():
         match = _INSTRUCTION.match(line)
-        if match and match[3] not in ("parameter", "get-tuple-element", "while", "tuple", "bitcast"):
+        if match and match[3] not in others and not match[3].endswith("-start"):
             found |= {f"{dtype}{axes}" for dtype, axes in _shapes(match[2]) if is_one(axes)}
     return sorted(found)
 
