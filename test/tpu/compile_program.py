@@ -66,7 +66,7 @@ def problems_of(
     shape = StepShape(1, ROW_TOKENS, width)
     limit = device_of(accelerator).hbm_bytes
     text = compile_rows(capture, Layout(mesh), params, shape, tuning, limit, name).run.as_text()
-    cost, logits_bytes = cost_of(text), 4 * min(LOGIT_TOKENS, width) * config.vocab_size
+    cost, logits_bytes = cost_of(text), 4 * min(LOGIT_TOKENS, ROW_TOKENS if is_pool else width) * config.vocab_size
     problems = [
         f"{name}: {each.kind} moves fp32"
         for each in cost.collectives
