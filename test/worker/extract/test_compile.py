@@ -123,8 +123,9 @@ def bytes_of_one_step(model):
     return math.ceil(need / (1 - RESERVE))
 
 
-def same_rows(model, other, sample):
-    (found,), (expected,) = (each.start([[sample]]).collect() for each in (model, other))
+def assert_gives_rows_of(other, model, sample, step):
+    """That the step of this sample on `model` has the bits of `other`."""
+    (found,), (expected,) = step.collect(), other.start([[sample]]).collect()
     found, expected = (stored_of(model, each, 0)[0]["resid_post"].view(np.uint16) for each in (found, expected))
     np.testing.assert_array_equal(found, expected)
 
@@ -137,7 +138,8 @@ def test_a_step_has_fewer_rows_where_a_device_would_hold_only_one_step(tiny_fold
         assert 1 <= tight.shape.rows < roomy.shape.rows
         assert tight.tuning.tried["step_tokens"] == tight.shape.rows * tight.shape.row_tokens
         assert tight._program.in_flight > 1
-        same_rows(tight, roomy, some_samples(1)[0])
+        (sample,) = some_samples(1)
+        assert_gives_rows_of(roomy, tight, sample, tight.start([[sample]]))
 
 
 def test_steps_wait_for_the_memory_of_earlier_steps(tiny_folder):
@@ -150,9 +152,7 @@ def test_steps_wait_for_the_memory_of_earlier_steps(tiny_folder):
     running = [tight.start([[sample]]) for sample in samples]
     assert [step._is_on_host for step in running] == [True, True, True, False]
     for sample, step in reversed(list(zip(samples, running, strict=True))):
-        (host,), (expected,) = step.collect(), roomy.start([[sample]]).collect()
-        found, wanted = (stored_of(tight, each, 0)[0]["resid_post"].view(np.uint16) for each in (host, expected))
-        np.testing.assert_array_equal(found, wanted)
+        assert_gives_rows_of(roomy, tight, sample, step)
     with fails("model", "lower max_seq_length"):
         a_model(spec, device_bytes=bytes_of_one_step(roomy) - 2)
 
