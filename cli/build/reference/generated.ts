@@ -72,9 +72,10 @@ function firestorePage(page: string): string {
 
 function withFields(section: string, title: string): string {
   const schema = STORED_SCHEMAS[title];
-  if (!schema && section.includes(FIELDS))
-    throw new Error(`Failed to fill the table of ${title}: it has no schema`);
-  if (!schema) return section;
+  if (!schema) {
+    if (section.includes(FIELDS)) throw new Error(`Failed to fill the table of ${title}: it has no schema`);
+    return section;
+  }
   const fields = Object.entries(schemaOf(schema).properties ?? {}).map(([field, property]) => {
     if (!property.description) throw new Error(`Failed to describe ${title}: ${field} has no description`);
     return row(`\`${field}\``, typeOf(property), property.description);
