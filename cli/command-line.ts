@@ -2,6 +2,7 @@
 import {type Command, CommanderError} from 'commander';
 import {Interrupted, UsageError} from '../client/text/errors.ts';
 import {complain, printJson} from '../client/text/output.ts';
+import {sourceStack} from '../emulator/functions/one-file.ts';
 import {hasProxy} from '../emulator/http/proxies.ts';
 import {gleanerProgram} from './program.ts';
 import {errorText} from './terminal/error-text.ts';
@@ -43,8 +44,6 @@ async function report(error: Error, json: boolean): Promise<number> {
   }
   const text = await errorText(error);
   if (json) printJson<'failure'>({error: text ?? String(error)});
-  const stack = async () =>
-    (await import('../emulator/functions/one-file.ts')).sourceStack(error.stack ?? `${error}`);
-  for (const line of `gleaner: ${text ?? (await stack())}`.split('\n')) complain(line);
+  for (const line of `gleaner: ${text ?? sourceStack(error.stack ?? `${error}`)}`.split('\n')) complain(line);
   return error instanceof Interrupted ? 130 : error instanceof UsageError ? 2 : 1;
 }

@@ -109,15 +109,17 @@ function setup(build: PluginBuild): void {
   }));
 }
 
+const maps = new Map<string, SourceMap>();
+
 /** A stack, or a line of a log, with the places in the sources. */
 export function sourceStack(stack: string): string {
   return stack.replaceAll(
     /(\/[^\n(]*\.cache\/gleaner\/[^\n(]*\.cjs):(\d+):(\d+)/g,
     (place, file, line, column) => {
-      if (!existsSync(`${file}.map`)) return place;
-      const map = new SourceMap(JSON.parse(readFileSync(`${file}.map`, 'utf8')));
-      const origin = map.findOrigin(Number(line), Number(column));
-      if (!('fileName' in origin)) return place;
+      if (!maps.has(file) && existsSync(`${file}.map`))
+        maps.set(file, new SourceMap(JSON.parse(readFileSync(`${file}.map`, 'utf8'))));
+      const origin = maps.get(file)?.findOrigin(Number(line), Number(column));
+      if (!origin || !('fileName' in origin)) return place;
       return `${resolve(dirname(file), String(origin.fileName))}:${origin.lineNumber}:${origin.columnNumber}`;
     },
   );
