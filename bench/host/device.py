@@ -43,7 +43,7 @@ def zero_time_model(spec: Spec, raw_config: dict, folder: str) -> Model:
     output = _output(capture, layout, row.vectors)
     program = Program(lambda *_: output, STEPS_IN_FLIGHT, "zero time")  # type: ignore[arg-type]
     names = (CONFIG, TOKENIZER, ONE_FILE)
-    files = ModelFiles(spec.model, None, dict.fromkeys(names, "0" * 64), folder, ())
+    files = ModelFiles(spec.model, None, dict.fromkeys(names, "0" * 64), {}, folder)
     return Model(files, spec, config, {}, layout, capture, StepShape(1, row.tokens, row.vectors), program)
 
 
@@ -55,7 +55,7 @@ def _output(capture: Capture, layout: Layout, width: int) -> dict:
         return [jax.device_put(np.ones(shape, dtype), sharding)]
 
     output: dict[str, dict[str, list[jax.Array]]] = {"rows": {}, "stats": {}}
-    for site in capture.sites:
+    for site in capture.outputs:
         dtype, shape = capture.dtype_of(site), (len(capture.layers_of(site)), layout.data, width)
         output["rows"][site] = ones((*shape, capture.width(site)), STORED[dtype])
         output["stats"][site] = ones((*shape, len(capture.stats_columns(site)) - 1), np.dtype(np.float32))

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from gleaner_worker.architecture.config import parse_config
+from gleaner_worker.architecture.reductions import Reduction
 from gleaner_worker.preflight.cost_model import cost_of, expert_buffers, products_of_other_types, square_buffers
 from gleaner_worker.preflight.estimate_program import estimate_program
 from gleaner_worker.spec.read_spec import parse_spec
-from gleaner_worker.spec.spec import resolve_layers
+from gleaner_worker.spec.spec import capture_of, resolve_layers
 
 from .models import CONFIGS
 
@@ -15,7 +16,12 @@ _SPEC = {"dtype": "bf16", "format": "safetensors", "shard_size_gb": 1.0, "over_l
 
 
 def measure(
-    model: str, accelerator: str, layers: str = "all", max_seq_length: int = 2048, **settings: int | bool
+    model: str,
+    accelerator: str,
+    layers: str = "all",
+    max_seq_length: int = 2048,
+    reductions: tuple[Reduction, ...] = (),
+    **settings: int | bool,
 ) -> dict:
     """The figures of `resid_post` of all tokens, and the problems that no program may have.
 
@@ -25,8 +31,7 @@ def measure(
     config, texts = parse_config(CONFIGS[model], model), list[str]()
     found = estimate_program(
         spec,
-        config,
-        resolve_layers(spec, config.num_layers),
+        capture_of(spec, config, resolve_layers(spec, config.num_layers), reductions),
         accelerator,
         tuned=lambda tuning: replace(tuning, **settings),
         see=texts.append,

@@ -155,7 +155,7 @@ def ours(folder, config, dtype, token_ids, capture=None):
         layers: list[tuple[int, ...]] = []
 
         def run(params, rows):
-            pieces = run_blocks(params, rows, capture, dict, CPU)
+            pieces = run_blocks(params, rows, capture, lambda found, *_: found, CPU)
             layers.extend(each for each, _ in pieces)
             return [found for _, found in pieces]
 

@@ -49,7 +49,7 @@ def packed(ids, at, neighbours, length=256):
 def resid_post(weights, rows, config, tuning=CPU):
     """[layers, R, T, D]"""
     capture = golden.capture(config, sites=("resid_post",))
-    ((_, found),) = run_blocks(weights, rows, capture, lambda sites: sites["resid_post"], tuning)
+    ((_, found),) = run_blocks(weights, rows, capture, lambda sites, *_: sites["resid_post"], tuning)
     return found
 
 
@@ -176,7 +176,7 @@ def cost(name, layers, sites):
     capture = golden.capture(config, layers, sites)
 
     def found():
-        return [sites for _, sites in run_blocks(weights, rows, capture, dict, CPU)]
+        return [sites for _, sites in run_blocks(weights, rows, capture, lambda found, *_: found, CPU)]
 
     return products(jax.make_jaxpr(found)().jaxpr)
 
@@ -214,7 +214,9 @@ def test_work_after_the_requested_site_of_the_deepest_layer_is_skipped(site, sha
 
     def flops(site):
         capture = golden.capture(config, (0,), (site,))
-        function = jax.jit(lambda weights: [found for _, found in run_blocks(weights, rows, capture, dict, CPU)])
+        function = jax.jit(
+            lambda weights: [found for _, found in run_blocks(weights, rows, capture, lambda found, *_: found, CPU)]
+        )
         return function.lower(weights).compile().cost_analysis().get("flops", 0)
 
     assert flops(site) <= share * flops("resid_post") * 1.001 + 10_000

@@ -83,7 +83,7 @@ def check_golden(names, ways):
         capture = golden.capture(config)
 
         def run(params, rows, capture=capture):
-            return golden.by_name(run_blocks(params, rows, capture, dict, CPU, Split(ways)))
+            return golden.by_name(run_blocks(params, rows, capture, lambda sites, *_: sites, CPU, Split(ways)))
 
         split = jax.shard_map(
             run, mesh=layout.mesh, in_specs=(specs, PartitionSpec()), out_specs=PartitionSpec(), check_vma=False

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import ml_dtypes
 import numpy as np
 
 from ..failures import Failure
 from .config import DecoderConfig
+from .reductions import Reduction
 
 STORED = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
@@ -97,32 +99,51 @@ class Capture:
     dtype: str  # a key of STORED
     top_k: int = 20  # next tokens of top_tokens and top_logprobs
     generates: bool = False  # tokens too, which need the whole model
+    reductions: tuple[Reduction, ...] = ()
 
-    def layers_of(self, site: str) -> tuple[int, ...]:
-        """The blocks that store the site; one block for a site that is outside of the blocks."""
-        where, experts = TABLE[site].where, self.config.experts
-        if where in ("first", "last"):
-            return (0 if where == "first" else self.config.num_layers - 1,)
-        if where == "block":
-            return self.layers
-        return tuple(layer for layer in self.layers if bool(experts and experts.layers[layer]) == (where == "mixture"))
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the stored rows, in the order of a shard: sites, and what the reductions store."""
+        return (*self.sites, *self._reduced)
 
-    def width(self, site: str) -> int:
-        return _WIDTHS[TABLE[site].width](self.config, self.top_k)
+    @cached_property
+    def computed(self) -> frozenset[str]:
+        """The sites that the decoder computes, to store or to reduce them."""
+        return frozenset((*self.sites, *(reduction.site for reduction in self.reductions)))
 
-    def dtype_of(self, site: str) -> str:
-        return TABLE[site].dtype or self.dtype
+    @cached_property
+    def _reduced(self) -> dict[str, tuple[Reduction, int, str]]:
+        """The reduction of each output that is no site, with its width and type."""
+        return {name: (each, *form) for each in self.reductions for name, form in each.outputs.items()}
+
+    def layers_of(self, name: str) -> tuple[int, ...]:
+        """The blocks that store the output; one block for a site that is outside of the blocks."""
+        if name in self._reduced:
+            return self._reduced[name][0].layers
+        return layers_with_site(self.config, name, self.layers)
+
+    def width(self, name: str) -> int:
+        return self._reduced[name][1] if name in self._reduced else site_width(self.config, name, self.top_k)
+
+    def dtype_of(self, name: str) -> str:
+        return self._reduced[name][2] if name in self._reduced else TABLE[name].dtype or self.dtype
 
     @property
     def names(self) -> tuple[tuple[str, int], ...]:
-        """The site and the layer of each stored tensor, in the order of a shard."""
-        return tuple((site, layer) for site in self.sites for layer in self.layers_of(site))
+        """The output and the layer of each stored tensor, in the order of a shard."""
+        return tuple((name, layer) for name in self.outputs for layer in self.layers_of(name))
+
+    def at(self, layer: int) -> frozenset[str]:
+        """What a block gives: "sites", if it stores one, and the names of reductions."""
+        inside = [site for site in self.sites if is_inside(site)]
+        stores = any(layer in self.layers_of(site) for site in inside)
+        reduced = [each.name for each in self.reductions if is_inside(each.site) and layer in each.layers]
+        return frozenset((*(["sites"] if stores else []), *reduced))
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """The blocks in which a site is stored, ascending."""
-        inside = [site for site in self.sites if TABLE[site].where not in ("first", "last")]
-        return tuple(sorted({layer for site in inside for layer in self.layers_of(site)}))
+        """The blocks in which something is stored, ascending."""
+        return tuple(layer for layer in range(self.config.num_layers) if self.at(layer))
 
     @property
     def end(self) -> str:
@@ -131,7 +152,7 @@ class Capture:
 
     @property
     def _end_of_sites(self) -> str:
-        return max((TABLE[site].end for site in self.sites), key=ENDS.index, default="")
+        return max((TABLE[site].end for site in self.computed), key=ENDS.index, default="")
 
     @property
     def has_logits(self) -> bool:
@@ -153,17 +174,41 @@ class Capture:
             return self.config.num_layers, self._without_tied("head")
         return self.depth, self.end
 
-    def stats_columns(self, site: str) -> tuple[str, ...]:
-        return INT8_STATS if self.dtype_of(site) == "int8" else STATS
+    def stats_columns(self, name: str) -> tuple[str, ...]:
+        return INT8_STATS if self.dtype_of(name) == "int8" else STATS
+
+    @cached_property
+    def with_stats(self) -> tuple[str, ...]:
+        """The outputs with statistics: all but the ids and numbers of features."""
+        return tuple(name for name in self.outputs if name not in self._reduced or name == self._reduced[name][0].name)
 
     @property
     def row_bytes(self) -> int:
-        """The bytes of one stored vector over all sites and layers, scales included."""
-        return sum(len(self.layers_of(site)) * self._vector_bytes(site) for site in self.sites)
+        """The bytes of one stored vector over all outputs and layers, scales included."""
+        return sum(len(self.layers_of(name)) * self._vector_bytes(name) for name in self.outputs)
 
-    def _vector_bytes(self, site: str) -> int:
-        dtype = self.dtype_of(site)
-        return self.width(site) * STORED[dtype].itemsize + (4 if dtype == "int8" else 0)
+    def _vector_bytes(self, name: str) -> int:
+        dtype = self.dtype_of(name)
+        return self.width(name) * STORED[dtype].itemsize + (4 if dtype == "int8" else 0)
+
+
+def is_inside(site: str) -> bool:
+    """Whether blocks have the site."""
+    return TABLE[site].where not in ("first", "last")
+
+
+def layers_with_site(config: DecoderConfig, site: str, layers: tuple[int, ...]) -> tuple[int, ...]:
+    """Those of the blocks that have the site; one block for a site that is outside of the blocks."""
+    where, experts = TABLE[site].where, config.experts
+    if not is_inside(site):
+        return (0 if where == "first" else config.num_layers - 1,)
+    if where == "block":
+        return layers
+    return tuple(layer for layer in layers if bool(experts and experts.layers[layer]) == (where == "mixture"))
+
+
+def site_width(config: DecoderConfig, site: str, top_k: int = 0) -> int:
+    return _WIDTHS[TABLE[site].width](config, top_k)
 
 
 def check_sites(config: DecoderConfig, layers: tuple[int, ...], sites: tuple[str, ...], top_k: int, where: str) -> None:

@@ -19,14 +19,14 @@ from gleaner_reader.format.errors import printable
 
 from ..failures import Failure
 from ..model.files.hub import Hub, own_hub, print_wait
-from ..model.files.model_source import find_model, read_config
+from ..model.files.model_source import find_spec_files, read_capture
 from ..model.program.row_selection import check_token_selection, row_limits
 from ..records.lines.stream import no_lines
 from ..records.samples.tokenize_process import limited_settings
 from ..shards.plan import Capacity
 from ..shards.windows import window_limits
 from ..spec.read_spec import read_spec
-from ..spec.spec import Spec, capture_of
+from ..spec.spec import Spec
 from ..storage.objects import Bucket, make_client
 from .blocks import BLOCK_BYTES, BLOCKS, FileSource, ObjectSource, Source, sample_blocks
 from .count import common_reasons
@@ -87,25 +87,23 @@ def estimate(
     for source in sources:
         if source.size == 0:
             raise no_lines(source.name)
-    files = find_model(
-        spec.model, home, bucket, revision=spec.revision, hub=hub, weights=False, generates=spec.generates
-    )
-    config, layers = read_config(spec, files.folder)
+    files = find_spec_files(spec, home, bucket, hub=hub, weights=False)
+    capture = read_capture(spec, files)
+    config = capture.config
     settings = limited_settings(files.folder, spec, config.vocab_size, config.max_positions)
     max_length = spec.max_length(config.max_positions)
     check_token_selection(spec, max_length)
-    capture = capture_of(spec, config, layers)
     capacity = Capacity(spec.shard_size_bytes, capture.row_bytes, spec.selection.is_pool)
     limits = window_limits(spec, capture.row_bytes), row_limits(spec, max_length)
     total_bytes = sum(source.size for source in sources)
     sampled = None if total_bytes <= sample_bytes else sample_blocks(sources, size=max(1, sample_bytes // BLOCKS))
     with tempfile.TemporaryDirectory(prefix="gleaner-estimate-") as folder:
-        counter = StreamCounter(os.path.join(folder, "lines"), settings, capacity, config, capture.depth, *limits)
+        counter = StreamCounter(os.path.join(folder, "lines"), settings, capacity, capture, *limits)
         found = counter.whole(sources) if sampled is None else counter.sample(sampled, sources)
     return {
         "schema": "gleaner/1",
         "model": {"name": files.name, "revision": files.revision, "family": config.family, "d_model": config.d_model},
-        "layers": len(layers),
+        "layers": len(capture.layers),
         "deepest_layer": capture.depth - 1,
         "model_layers": config.num_layers,
         "row_bytes": capture.row_bytes,

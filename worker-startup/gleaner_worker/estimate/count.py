@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain, islice, repeat
 
-from ..architecture.config import DecoderConfig
+from ..architecture.sites import Capture
 from ..model.program.rows import RowLimits
 from ..preflight.operations import operations_of
 from ..records.samples.generated import longest_answers
@@ -118,12 +118,11 @@ class PlanFigures:
 def plan_of(
     items: Iterable[Sample | Reject],
     capacity: Capacity,
-    config: DecoderConfig,
-    depth: int,
+    capture: Capture,
     window: WindowLimits,
     row: RowLimits,
 ) -> PlanFigures:
-    """Plans shards and rows as the worker does. `depth`: the number of decoder layers to compute."""
+    """Plans shards and rows as the worker does."""
     fills, shards, tokens, rows = [], 0, 0, 0
     for item in plan_windows(plan_shards(items, capacity), window, row, capacity.pooled):
         if isinstance(item, Window):
@@ -133,7 +132,7 @@ def plan_of(
         tokens += item.tokens
         if not item.final:
             fills.append(sum(map(capacity.sample_bytes, item.samples)) / capacity.shard_bytes)
-    operations = rows * operations_of(config, depth, row.tokens)
+    operations = rows * operations_of(capture, row.tokens)
     return PlanFigures(shards, sum(fills) / len(fills) if fills else 1.0, tokens, rows * row.tokens, operations)
 
 

@@ -5,7 +5,7 @@ from collections import Counter as Tally
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..architecture.config import DecoderConfig
+from ..architecture.sites import Capture
 from ..failures import Failure
 from ..model.program.rows import RowLimits
 from ..records.lines.stream import no_lines
@@ -36,8 +36,7 @@ class StreamCounter:
     path: str
     settings: SampleSettings
     capacity: Capacity
-    config: DecoderConfig
-    depth: int
+    capture: Capture
     window: WindowLimits
     row: RowLimits
     reasons: Tally = field(default_factory=Tally)
@@ -50,7 +49,7 @@ class StreamCounter:
         return counted
 
     def _plan(self, items: Iterable[Sample | Reject]):
-        return plan_of(items, self.capacity, self.config, self.depth, self.window, self.row)
+        return plan_of(items, self.capacity, self.capture, self.window, self.row)
 
     def whole(self, sources: list[Source]) -> Found:
         """Counts every line. Raises Failure for a stream without lines."""

@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import jax
@@ -16,14 +16,14 @@ from ..architecture.config import DecoderConfig
 from ..architecture.sites import ENDS, STORED, Capture
 from ..code_identity import locked_digest, worker_bundle
 from ..failures import Failure
-from ..spec.spec import Spec, capture_of
+from ..spec.spec import Spec
 from ..storage.objects import Bucket
 from .array_pool import ArrayPool
 from .device import set_up_jax
 from .files.hub import Hub
 from .files.identity import ModelFiles
 from .files.model_lock import find_run_model
-from .files.model_source import find_model, read_config, read_rules
+from .files.model_source import find_spec_files, read_capture, read_rules
 from .program.device_output import InFlightStep, device_failure
 from .program.generation import Decoding
 from .program.program import Program, StepShape, compile_rows
@@ -32,7 +32,7 @@ from .program.rows import RowLimits
 from .program.step_plan import StepPlan, plan_step
 from .program.tuning import Tuning
 from .weights.mesh import Layout, layouts, memory_of, weight_bytes
-from .weights.place import place
+from .weights.place import place, place_reductions
 from .weights.weights import Weights, open_weights, with_stored_head
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,8 @@ class Model:
 
     @property
     def sites(self) -> tuple[str, ...]:
-        return self.capture.sites
+        """What the run stores: sites, and what its reductions store."""
+        return self.capture.outputs
 
     @property
     def rows_per_step(self) -> int:
@@ -104,7 +105,7 @@ class Model:
         The values are arbitrary, and may be those of an earlier shard.
         """
         capture, empty = self.capture, self.shard_arrays.empty
-        shapes = {site: (len(capture.layers_of(site)), rows, capture.width(site)) for site in self.sites}
+        shapes = {name: (len(capture.layers_of(name)), rows, capture.width(name)) for name in self.sites}
         return (
             {site: empty(shape, STORED[capture.dtype_of(site)]) for site, shape in shapes.items()},
             {
@@ -166,7 +167,7 @@ def find_files(
     jax.local_devices()
     if run and bucket:
         return find_run_model(spec, run, home, bucket, hub)
-    return find_model(spec.model, home, bucket, revision=spec.revision, hub=hub, generates=spec.generates)
+    return find_spec_files(spec, home, bucket, hub=hub)
 
 
 def load_model(
@@ -187,17 +188,19 @@ def load_model(
     size, or the chosen layers or tokens cannot be used.
     """
     devices = jax.local_devices()
-    config, layers = read_config(spec, files.folder)
-    if capture_of(spec, config, layers).has_logits:
-        config = with_stored_head(config, files.weights, spec.model)
-    plan = plan_step(spec, config, layers, devices[0], read_rules(spec, config, files.folder))
+    capture = read_capture(spec, files)
+    if capture.has_logits:
+        capture = replace(capture, config=with_stored_head(capture.config, files.weights, spec.model))
+    config = capture.config
+    plan = plan_step(spec, capture, devices[0], read_rules(spec, config, files.folder))
     limit = device_bytes or memory_of(devices)
     weights = plan.weights
     if previous and not _has_weights(previous, files, spec, plan.capture):
-        _delete_weights(previous)
+        _delete(previous.params)
         previous = None
     elif previous:  # `previous` may hold deeper layers
-        weights = previous.params
+        _delete(previous.params.pop("reductions", {}))
+        weights = previous.params | {key: plan.weights[key] for key in ("reductions",) if key in plan.weights}
 
     def open_stored() -> Weights:
         depth, end = plan.capture.loaded
@@ -209,14 +212,17 @@ def load_model(
     report(f"Compiling up to {plan.shape.rows} x {plan.shape.row_tokens} tokens per device")
     plan, layout, program, decoding = choose_program(plan, weights, limit, devices, where, skipped)
     phase("loading")
+    onto = f"{len(devices)} {devices[0].device_kind}, each copy on {layout.model}"
     if previous and previous.layout == layout:
         params = previous.params
     else:
         if previous:
-            _delete_weights(previous)
-        onto = f"{len(devices)} {devices[0].device_kind}, each copy on {layout.model}"
+            _delete(previous.params)
         report(f"Reading the weights of {spec.model} onto {onto}")
         params = place(stored or open_stored(), layout, plan.tuning.bf16_as_bits)
+    if files.reduction_weights:
+        report(f"Reading the weights of {', '.join(each.name for each in capture.reductions)} onto {onto}")
+        params |= {"reductions": place_reductions(files.reduction_weights, layout, config, spec.compute_dtype)}
     return Model(files, spec, config, params, layout, plan.capture, plan.shape, plan.tuning, program, decoding)
 
 
@@ -258,14 +264,18 @@ def choose_program(
     return compiled(plan, last)
 
 
-def _delete_weights(model: Model) -> None:
+def _delete(params: dict) -> None:
     """Frees the devices' memory before the next weights arrive, because it may be too small for both."""
-    for weight in jax.tree.leaves(model.params):
+    for weight in jax.tree.leaves(params):
         weight.delete()
 
 
 def _has_weights(model: Model, files: ModelFiles, spec: Spec, capture: Capture) -> bool:
     """Whether `model` holds the weights of `capture`; it may hold more."""
-    same = (model.fingerprint, model.spec.compute_dtype) == (files.fingerprint, spec.compute_dtype)
+    same = (model.files.weights_sha256, model.config, model.spec.compute_dtype) == (
+        files.weights_sha256,
+        capture.config,
+        spec.compute_dtype,
+    )
     (depth, end), (held_depth, held_end) = capture.loaded, model.capture.loaded
     return same and held_depth >= depth and ENDS.index(held_end) >= ENDS.index(end)

@@ -11,6 +11,7 @@ from gleaner_reader.format.safetensors_header import parse_safetensors_header
 
 from ..architecture.config import DecoderConfig, parse_config
 from ..architecture.config_keys import unknown_keys
+from ..architecture.saes import parse_sae
 from ..architecture.sites import check_sites
 from ..limited import step
 from ..limited.frames import Frame
@@ -43,6 +44,17 @@ def rules_of(facts: dict) -> Answer:
     spec, config = from_json(Spec, facts["spec"]), from_json(DecoderConfig, facts["config"])
     raw, length = _raw_config(facts["folder"], spec.model), spec.max_length(config.max_positions)
     return _answer(asdict(read_generation_rules(facts["folder"], spec.model, config, raw, spec.new_tokens, length)))
+
+
+def saes_of(facts: dict) -> Answer:
+    """{folder, where, places} -> {saes}: the Sae of each place of an entry of `features`"""
+    step.begin("model", f"read the configs of {facts['where']}", "copy them again")
+    found = []
+    for place in facts["places"]:
+        config = place["config"]
+        raw = read_model_json(facts["folder"], config, facts["where"], _MAX_CONFIG_BYTES) if config else {}
+        found.append(asdict(parse_sae(place["layout"], raw, place["path"], facts["where"])))
+    return _answer({"saes": found})
 
 
 def unknown_keys_of(facts: dict) -> Answer:

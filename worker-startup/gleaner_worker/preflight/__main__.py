@@ -17,7 +17,7 @@ from gleaner_reader.format.errors import printable
 
 from ..failures import Failure
 from ..model.files.hub import own_hub, print_wait
-from ..model.files.model_source import find_model, read_config, read_rules
+from ..model.files.model_source import find_spec_files, read_capture, read_rules
 from ..spec.read_spec import read_spec
 from ..storage.objects import Bucket, make_client
 from .accelerators import ACCELERATORS
@@ -44,29 +44,20 @@ def main() -> int:
         bucket = Bucket(make_client(args.project), args.bucket) if args.bucket else None
         spec = read_spec(args.spec)
         hub = own_hub(print_wait)
-        files = find_model(
-            spec.model,
-            args.home,
-            bucket,
-            revision=spec.revision,
-            hub=hub,
-            weights=False,
-            tokenizer=False,
-            generates=spec.generates,
-        )
-        config, layers = read_config(spec, files.folder)
-        rules = read_rules(spec, config, files.folder)
+        files = find_spec_files(spec, args.home, bucket, hub=hub, weights=False, tokenizer=False)
+        capture = read_capture(spec, files)
+        rules = read_rules(spec, capture.config, files.folder)
         # JAX takes its settings from the environment when it is imported.
         from .estimate_program import estimate_program
 
-        model = {"model": files.name, "revision": files.revision, "layers": len(layers)}
+        model = {"model": files.name, "revision": files.revision, "layers": len(capture.layers)}
         fitting: set[str] = set()
         for accelerator in types:
             generation, *_ = ACCELERATORS[accelerator]
             if args.smallest and generation in fitting:
                 continue
             print(f"Compiling {files.name} for {accelerator}", file=sys.stderr, flush=True)
-            program = model | estimate_program(spec, config, layers, accelerator, rules)
+            program = model | estimate_program(spec, capture, accelerator, rules)
             print(json.dumps(program), flush=True)
             if program["fits"]:
                 fitting.add(generation)

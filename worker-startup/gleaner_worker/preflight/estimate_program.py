@@ -6,7 +6,7 @@ The worker's own code chooses the mesh and the shape of a step, and the TPU comp
 import time
 from collections.abc import Callable
 
-from ..architecture.config import DecoderConfig
+from ..architecture.sites import Capture
 from ..failures import Failure
 from ..model.files.generation_rules import GenerationRules
 from ..model.model import choose_program
@@ -20,8 +20,7 @@ from .operations import speed_of
 
 def estimate_program(
     spec: Spec,
-    config: DecoderConfig,
-    layers: tuple[int, ...],
+    capture: Capture,
     accelerator: str,
     rules: GenerationRules | None = None,
     tuned: Callable[[Tuning], Tuning] = lambda tuning: tuning,
@@ -35,7 +34,7 @@ def estimate_program(
     no sample has.
     """
     devices, device = devices_of(accelerator), device_of(accelerator)
-    plan = plan_step(spec, config, layers, devices[0], rules, tuned)
+    plan = plan_step(spec, capture, devices[0], rules, tuned)
     figures = {
         "accelerator": accelerator,
         "devices": len(devices),
@@ -68,6 +67,6 @@ def estimate_program(
             # Tokens that a sample chooses have a number that only the stream tells.
             "stored_bytes_per_token": plan.capture.row_bytes if plan.capture.mode == "all" else None,
         }
-        | speed_of(milliseconds, rows, tokens, config, plan.capture.depth, device, len(devices))
+        | speed_of(milliseconds, rows, tokens, capture, device, len(devices))
         | {"generated_tokens_per_s": decoding and round(decoding.tokens_per_s(device.hbm_bytes_per_s))}
     )

@@ -13,8 +13,9 @@ from gleaner_reader.format.files import open_folder
 
 from ..architecture.sites import TABLE
 from ..failures import Failure
+from ..model.files.identity import ModelFiles
 from ..model.files.model_lock import find_run_model, read_model_lock
-from ..model.files.model_source import find_model, read_config
+from ..model.files.model_source import find_spec_files, read_capture
 from ..model.files.weight_files import BucketFile
 from ..names import output_prefix, run_folder
 from ..records.samples.generated import Answers
@@ -23,7 +24,7 @@ from ..records.samples.sample_settings import SampleSettings
 from ..records.samples.samples import read_samples
 from ..records.samples.tokenize_process import limited_settings
 from ..shards.answers import stored_answers
-from ..spec.spec import Spec, capture_of
+from ..spec.spec import Spec
 from ..storage.objects import Bucket, ObjectInfo
 from ..verify.verify_run import list_streams, read_manifest
 from .drift import Drift
@@ -43,13 +44,13 @@ def compare_run(
     spec, spec_hash, _ = read_manifest(bucket, run)
     stored = Run(open_folder(f"gs://{bucket.name}/activations/{run_folder(run)}"))
     chosen = choose_samples(stored, count)
-    model_folder = _copy_model(spec, run, bucket, folder, report)
-    config, layers = read_config(spec, model_folder)
-    names = capture_of(spec, config, layers).names
-    settings = limited_settings(model_folder, spec, config.vocab_size, config.max_positions)
+    files = _copy_model(spec, run, bucket, folder, report)
+    capture = read_capture(spec, files)
+    config, names = capture.config, capture.names
+    settings = limited_settings(files.folder, spec, config.vocab_size, config.max_positions)
     problems: list[str] = []
     streams = list_streams(bucket, run, problems)
-    reference = load(model_folder)
+    reference = load(files.folder)
     drifts: dict[str, Drift] = defaultdict(Drift)
     for stream, numbers in chosen.items():
         name = f"{stream:03d}"
@@ -147,12 +148,12 @@ def _pooled(values: np.ndarray, positions: np.ndarray, sample: Sample, spec: Spe
     return np.stack([pool(values[positions[(begin <= positions) & (positions < end)]], axis=0) for begin, end in pools])
 
 
-def _copy_model(spec: Spec, run: str, bucket: Bucket, home: str, report: Callable[[str], None]) -> str:
-    """A folder with the files of the run's model and its weights. Writes nothing to the bucket."""
+def _copy_model(spec: Spec, run: str, bucket: Bucket, home: str, report: Callable[[str], None]) -> ModelFiles:
+    """The files of the run's model, with its weights in their folder. Writes nothing to the bucket."""
     if read_model_lock(bucket, run):
         files = find_run_model(spec, run, home, bucket)
     else:
-        files = find_model(spec.model, home, bucket, revision=spec.revision, generates=spec.generates)
+        files = find_spec_files(spec, home, bucket)
     size_bytes = sum(weights.size_bytes for weights in files.weights)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if 2 * size_bytes > memory:
@@ -165,4 +166,4 @@ def _copy_model(spec: Spec, run: str, bucket: Bucket, home: str, report: Callabl
     for weights in files.weights:
         if isinstance(weights, BucketFile):
             weights.copy_to(files.folder)
-    return files.folder
+    return files

@@ -33,10 +33,10 @@ def start_shard(plan: ShardPlan, model: Model) -> ShardBuffer:
         plan,
         rows,
         scale,
-        {site: np.zeros((*values.shape[:2], 2), np.float32) for site, values in rows.items()},
+        {name: np.zeros((*rows[name].shape[:2], 2), np.float32) for name in capture.with_stats},
         {
-            site: np.zeros((count, len(capture.layers_of(site)), len(capture.stats_columns(site))))
-            for site in capture.sites
+            name: np.zeros((count, len(capture.layers_of(name)), len(capture.stats_columns(name))))
+            for name in capture.with_stats
         },
         done=np.zeros(count, bool),
         saved=np.zeros(count, bool),

@@ -7,7 +7,6 @@ import platform
 from gleaner_reader.format.safetensors_header import LAYOUT
 
 from ..code_identity import locked_digest, worker_bundle
-from ..model.files.model_lock import MODEL_FACTS
 from ..model.model import Model
 from ..names import shard_name
 from ..spec.work import Work
@@ -77,12 +76,12 @@ def stream_summary(work: Work, model: Model, entries: list[dict], upload: dict) 
         "compute_dtype": spec.compute_dtype,
         "d_model": model.config.d_model,
         "layers": list(model.layers),
-        "sites": list(model.sites),
+        "sites": list(spec.sites),
         "token_selection": spec.tokens if isinstance(spec.tokens, str) else list(spec.tokens),
         "exclude_special": spec.exclude_special,
         "mask": spec.mask,
         "stats": fold_stats([(entry["rows"], entry["stats"]) for entry in entries]),
-        "model": {key: getattr(model.files, key) for key in MODEL_FACTS},
+        "model": model.files.facts,
         "versions": {"python": platform.python_version()}
         | {package: importlib.metadata.version(package) for package in _PACKAGES},
         "code": worker_bundle(),

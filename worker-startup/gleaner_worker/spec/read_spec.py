@@ -8,7 +8,7 @@ from typing import Any
 from ..architecture.sites import SITES
 from ..failures import Failure
 from .selections import SPEC_KEYS, parse_spans, parse_tokens
-from .spec import RecordSpec, Spec
+from .spec import RecordSpec, ReductionSpec, Spec
 
 
 def read_spec(text: str) -> Spec:
@@ -42,6 +42,10 @@ def parse_spec(raw: object) -> Spec:
         )
     values["sites"] = [site for site in SITES if site in values["sites"]]
     values["record"] = RecordSpec(**values["record"])
+    for key in ("features", "project"):
+        values[key] = [
+            ReductionSpec(**{name: _hashable(each) for name, each in entry.items()}) for entry in values[key]
+        ]
     values["shard_size_bytes"] = max(1, int(values["shard_size_gb"] * 1_000_000_000))
     fields: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list | tuple) else value for key, value in values.items()
@@ -115,6 +119,22 @@ def _is_variable_value(value: object) -> bool:
     return len(values) <= 64 and all(each is None or isinstance(each, (str, bool, int, float)) for each in values)
 
 
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _is_entries(*own: str) -> Callable[[object], bool]:
+    """Tests the entries of `features` or `project`, which have their own keys beside those of both."""
+    known = {key: of for key, of in _ENTRY.items() if key in (*_OF_BOTH, *own)}
+
+    def is_entry(value: object) -> bool:
+        if not isinstance(value, dict) or not value.keys() <= known.keys():
+            return False
+        return all(is_known(value.get(key, default)) for key, (default, is_known) in known.items())
+
+    return lambda value: _is_list(value, is_entry, 0)
+
+
 def _is_layers(value: object) -> bool:
     return _is_list(value, _whole(0, 9999)) or (
         isinstance(value, str) and re.fullmatch(r"all|[0-9]{1,4}-[0-9]{1,4}", value) is not None
@@ -127,10 +147,27 @@ def _is_tokens(value: object) -> bool:
     return _is_each_once(value, _whole(-(1 << 31), (1 << 31) - 1))
 
 
+def _or_null(is_known: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or is_known(value)
+
+
+# Of an entry of `features` or `project`: the default of each key, and the test of its values.
+_ENTRY: dict[str, tuple[object, Callable[[Any], bool]]] = {
+    "name": (None, lambda value: isinstance(value, str) and re.fullmatch(r"[a-z][a-z_]{0,23}", value) is not None),
+    "weights": (None, _is_name),
+    "revision": (None, _or_null(_is_name)),
+    "path": ("", lambda value: value == "" or _is_name(value)),
+    "site": (None, _or_null(lambda value: value in SITES)),
+    "layers": (None, _or_null(_is_layers)),
+    "k": (None, _or_null(_whole(1, 1024))),
+    "dtype": ("fp32", lambda value: value in ("bf16", "fp32")),
+}
+_OF_BOTH = ("name", "weights", "revision", "path", "site", "layers")
+_ENTRIES = "entries with the name, weights, revision, path, site and layers"
 # The forms that code checks, with the supported values in words.
 _OWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     "layers": (_is_layers, '"all", a range such as "0-23", and a list of numbers'),
-    "sites": (lambda value: _is_each_once(value, SITES.__contains__), f"{', '.join(SITES)}, each once"),
+    "sites": (lambda value: _is_each_once(value, SITES.__contains__, 0), f"{', '.join(SITES)}, each once"),
     "tokens": (
         _is_tokens,
         "all, last, mean, max, assistant, turns, generated, field:NAME, regex:PATTERN, each of these five also after "
@@ -152,6 +189,8 @@ _OWN: dict[str, tuple[Callable[[Any], bool], str]] = {
         "a list of names, each once, without control characters",
     ),
     "encoder": (_is_text, "a name"),
+    "features": (_is_entries("k"), f"{_ENTRIES} of an autoencoder, and k"),
+    "project": (_is_entries("dtype"), f"{_ENTRIES} of a matrix, and dtype"),
     "variables": (
         _is_variables,
         "an object of variables other than those that the worker sets, such as messages, with texts, numbers and lists",

@@ -6,6 +6,7 @@ from dataclasses import field as default_of
 from typing import Any
 
 from ..architecture.config import DecoderConfig
+from ..architecture.reductions import Reduction
 from ..architecture.sites import Capture
 from ..failures import Failure
 from .selections import Spans, TokenSelection, parse_tokens, span_sources
@@ -25,6 +26,20 @@ class RecordSpec:
     add_generation_prompt: bool = False
     continue_final_message: bool = False
     template_kwargs: Mapping[str, Any] = default_of(default_factory=dict)  # variables of the chat template
+
+
+@dataclass(frozen=True)
+class ReductionSpec:
+    """An entry of `features` or `project`. None: as the autoencoder's own config says, or for layers as the run."""
+
+    name: str  # of the stored tensors
+    weights: str  # a hub id, a folder or a file gs://…, or a path on this machine
+    revision: str | None = None
+    path: str = ""  # below `weights`, where {layer} stands for the number of a layer
+    site: str | None = None
+    layers: str | tuple[int, ...] | None = None
+    k: int | None = None  # features of a row, at most
+    dtype: str = "fp32"  # of projections
 
 
 @dataclass(frozen=True)
@@ -54,6 +69,12 @@ class Spec:
     top_k: int = 20  # tokens of the sites top_tokens and top_logprobs
     mask: str | None = None  # the spans whose tokens are marked beside the rows
     generate: Mapping[str, int] | None = None  # max_new_tokens, and the temperature 0
+    features: tuple[ReductionSpec, ...] = ()
+    project: tuple[ReductionSpec, ...] = ()
+
+    @property
+    def reductions(self) -> tuple[ReductionSpec, ...]:
+        return (*self.features, *self.project)
 
     @property
     def selection(self) -> TokenSelection:
@@ -97,23 +118,27 @@ def mode_of(spec: Spec) -> str:
     return "all" if selection.is_of_all and not spec.exclude_special else "rows"
 
 
-def capture_of(spec: Spec, config: DecoderConfig, layers: tuple[int, ...]) -> Capture:
+def capture_of(
+    spec: Spec, config: DecoderConfig, layers: tuple[int, ...], reductions: tuple[Reduction, ...] = ()
+) -> Capture:
     """The vectors that a run stores. layers: those that resolve_layers gives."""
-    return Capture(config, layers, spec.sites, mode_of(spec), spec.dtype, spec.top_k, spec.generates)
+    return Capture(config, layers, spec.sites, mode_of(spec), spec.dtype, spec.top_k, spec.generates, reductions)
 
 
-def resolve_layers(spec: Spec, num_layers: int) -> tuple[int, ...]:
-    """The layers to store, ascending, without repeats; raises Failure("model") when the model lacks a layer."""
-    if spec.layers == "all":
+def resolve_layers(spec: Spec, num_layers: int, of: ReductionSpec | None = None) -> tuple[int, ...]:
+    """The layers to store, of the run or of a reduction, ascending, without repeats; raises Failure("model") when the
+    model lacks a layer."""
+    layers = spec.layers if of is None or of.layers is None else of.layers
+    if layers == "all":
         wanted = set(range(num_layers))
-    elif isinstance(spec.layers, str):
-        first, _, last = spec.layers.partition("-")
+    elif isinstance(layers, str):
+        first, _, last = layers.partition("-")
         wanted = set(range(int(first), int(last) + 1))
     else:
-        wanted = set(spec.layers)
+        wanted = set(layers)
     absent = sorted(layer for layer in wanted if not 0 <= layer < num_layers)
     if absent or not wanted:
-        asked = f'"{spec.layers}"' if isinstance(spec.layers, str) else ", ".join(map(str, absent[:10]))
+        asked = f'"{layers}"' if isinstance(layers, str) else ", ".join(map(str, absent[:10]))
         raise Failure(
             "model",
             f"Failed to choose layers {asked} of {spec.model}: it has layers 0 to {num_layers - 1}; "

@@ -9,12 +9,13 @@ from gleaner_reader.format.digest import run_digest
 from gleaner_reader.format.spec_hash import hash_of_manifest
 
 from ..failures import Failure
+from ..model.files.identity import ModelFiles
 from ..model.files.model_lock import find_run_model, read_model_lock
-from ..model.files.model_source import find_model, read_config
+from ..model.files.model_source import find_spec_files, read_capture
 from ..names import manifest_name, model_name, output_prefix, parse_shard, parse_stream, run_folder
 from ..records.samples.tokenize_process import limited_settings
 from ..spec.read_spec import parse_spec
-from ..spec.spec import Spec, capture_of
+from ..spec.spec import Spec
 from ..storage.objects import Bucket, ObjectInfo
 from .shard_content import Expectation
 from .small_objects import read_object
@@ -39,10 +40,11 @@ def verify_run(
     text = bucket.read(manifest_name(run)) or b""
     spec, spec_hash, result = read_manifest(bucket, run)
     problems: list[str] = []
-    model_folder, fingerprint = _find_model(spec, run, folder, bucket, problems)
-    config, layers = read_config(spec, model_folder)
-    settings = limited_settings(model_folder, spec, config.vocab_size, config.max_positions)
-    expect = Expectation(run, spec, spec_hash, fingerprint, capture_of(spec, config, layers), settings)
+    files, fingerprint = _find_model(spec, run, folder, bucket, problems)
+    capture = read_capture(spec, files)
+    config = capture.config
+    settings = limited_settings(files.folder, spec, config.vocab_size, config.max_positions)
+    expect = Expectation(run, spec, spec_hash, fingerprint, capture, settings)
     streams = list_streams(bucket, run, problems)
     outputs = _list_outputs(bucket, run)
     if not streams:
@@ -98,15 +100,16 @@ def _sha256_of(bucket: Bucket, info: ObjectInfo | None) -> str | None:
     return None if data is None else hashlib.sha256(data).hexdigest()
 
 
-def _find_model(spec: Spec, run: str, folder: str, bucket: Bucket, problems: list[str]) -> tuple[str, str | None]:
-    """The folder of the run's model, and the model's fingerprint where model.json has it."""
+def _find_model(
+    spec: Spec, run: str, folder: str, bucket: Bucket, problems: list[str]
+) -> tuple[ModelFiles, str | None]:
+    """The files of the run's model without its weights, and the model's fingerprint where model.json has it."""
     try:
         lock = read_model_lock(bucket, run)
     except Failure as error:
         problems.append(error.reason)
-        small = find_model(spec.model, folder, bucket, revision=spec.revision, weights=False, generates=spec.generates)
-        return small.folder, None
-    return find_run_model(spec, run, folder, bucket, weights=False).folder, lock.fingerprint if lock else None
+        return find_spec_files(spec, folder, bucket, weights=False), None
+    return find_run_model(spec, run, folder, bucket, weights=False), lock.fingerprint if lock else None
 
 
 def read_manifest(bucket: Bucket, run: str) -> tuple[Spec, str, dict]:

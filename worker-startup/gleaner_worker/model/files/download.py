@@ -81,7 +81,7 @@ class Session:
     """
 
     def __init__(self, hub: Hub, model: str, revision: str | None, check: Callable[[], None]):
-        self._hub, self.model, self._revision, self._check = hub, model, revision, check
+        self._hub, self.model, self._revision, self.check = hub, model, revision, check
         self._endpoint = hub.endpoint.rstrip("/")
         self._token: str | None = None
         self._http = requests.Session()
@@ -90,13 +90,13 @@ class Session:
     @cached_property
     def listing(self) -> tuple[str, dict[str, int | None]]:
         """(commit, {name: size}) with every file of the model."""
-        self._token = self._hub.token(self._check)
+        self._token = self._hub.token(self.check)
         revision = f"/revision/{quote(self._revision, safe='')}" if self._revision else ""
         url = f"{self._endpoint}/api/models/{self.model}{revision}?blobs=true"
 
         def ask() -> tuple[str, dict[str, int | None]]:
             body = bytearray()
-            with closing(self._answer(url, self._check)) as answer:
+            with closing(self._answer(url, self.check)) as answer:
                 next(answer)
                 for piece in answer:
                     body += piece
@@ -111,14 +111,14 @@ class Session:
             sizes = {str(file["rfilename"]): file.get("size") for file in found.get("siblings") or []}
             return commit, {name: size if isinstance(size, int) else None for name, size in sizes.items()}
 
-        return self._retry(ask, self._check, time.monotonic() + FIRST_GIVE_UP_AFTER_S)
+        return self._retry(ask, self.check, time.monotonic() + FIRST_GIVE_UP_AFTER_S)
 
     def fetch(self, names: list[str], folder: str) -> dict[str, str]:
         """Downloads the files that `folder` lacks; returns their sha256. A file gets its name when it is complete."""
         failed: list[BaseException] = []
 
         def check() -> None:
-            self._check()
+            self.check()
             if failed:
                 raise failed[0]
 
@@ -132,6 +132,24 @@ class Session:
         names = [name for name in names if not os.path.exists(os.path.join(folder, name))]
         with ThreadPoolExecutor(_CONCURRENT_FILES) as pool:
             return dict(zip(names, pool.map(fetch, names), strict=True))
+
+    def read_into(self, name: str, begin: int, target: memoryview) -> None:
+        """Fills `target` with the bytes of a file from `begin`."""
+
+        def read() -> bytes:
+            data = bytearray()
+            with closing(self._answer(self._url(name), self.check, begin)) as answer:
+                skipped = begin if next(answer)[0] == 200 else 0  # it may send the whole file
+                for piece in answer:
+                    data += piece
+                    if len(data) >= skipped + len(target):
+                        return bytes(data[skipped : skipped + len(target)])
+            raise ConnectionError(f"received {len(data)} of {skipped + len(target)} bytes")
+
+        target[:] = self._retry(read, self.check, time.monotonic() + FIRST_GIVE_UP_AFTER_S)
+
+    def _url(self, name: str) -> str:
+        return f"{self._endpoint}/{self.model}/resolve/{self.listing[0]}/{quote(name)}"
 
     def _fetch(self, name: str, path: str, check: Callable[[], None]) -> str:
         part = f"{path}.part"
@@ -147,8 +165,7 @@ class Session:
         (commit, sizes), received = self.listing, os.path.getsize(part) if os.path.exists(part) else 0
         size = sizes[name]
         begin = received if size is None or received < size else 0
-        url = f"{self._endpoint}/{self.model}/resolve/{commit}/{quote(name)}"
-        with open(part, "ab") as file, closing(self._answer(url, check, begin)) as answer:
+        with open(part, "ab") as file, closing(self._answer(self._url(name), check, begin)) as answer:
             status, stated = next(answer)
             if stated.get("x-repo-commit", commit) != commit:
                 raise ValueError(f"{name} of commit {commit} comes from {stated['x-repo-commit']!r:.100}")

@@ -87,11 +87,15 @@ def fetch_model(
         hashes.update(session.fetch(chosen, folder))
 
     commit = revision if revision and COMMIT.fullmatch(revision) else session.listing[0]
-    # The name of the folder may contain the commit, because the files of a commit never change.
-    place = re.sub(r"[^A-Za-z0-9.]+", "-", hub.endpoint.removeprefix("https://").rstrip("/"))
     kind = ("" if weights else "--small") + ("--generation" if generates else "")
-    folder, is_kept = kept_copy(home, f"{place}--{model.replace('/', '--')}--{commit}{kind}", check, fill)
+    folder, is_kept = kept_copy(home, hub_folder(hub, model, f"{commit}{kind}"), check, fill)
     return folder, is_kept, commit, hashes
+
+
+def hub_folder(hub: Hub, model: str, version: str) -> str:
+    """The name of a copy. `version` may contain the commit, because the files of a commit never change."""
+    place = re.sub(r"[^A-Za-z0-9.]+", "-", hub.endpoint.removeprefix("https://").rstrip("/"))
+    return f"{place}--{model.replace('/', '--')}--{version}"
 
 
 def _own_endpoint() -> str:

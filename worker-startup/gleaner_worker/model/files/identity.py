@@ -3,27 +3,35 @@
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ...failures import Failure
 from ...limited.process import call
 from ...model_files import CONFIG, GENERATION, INDEX, ONE_FILE, TOKENIZER, is_small_file, is_weight_file, refused_files
 from .weight_files import WeightFile
 
+if TYPE_CHECKING:
+    from ..weights.reduction_weights import ReductionWeights
+
 _PICKLED = re.compile(r".*\.(?:bin|pt|pth|ckpt)(?:\.index\.json)?")
 _PICKLED_MODEL = re.compile(r"(?:pytorch_model|consolidated)[^/]*\.(?:bin|pt|pth)(?:\.index\.json)?")
+_FACTS = ("name", "revision", "fingerprint", "weights_sha256", "tokenizer_sha256", "files", "unknown_keys")
 READ_FILES = "gleaner_worker.model.read_files"  # in a process with limits
 _OLD_TOKENIZERS = ("tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model")
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Which model it is. files: the digest of each file that the results depend on, by name: its sha256, or
+    """Which model it is, with the reductions of a run.
+
+    files: the digest of each file that the results depend on, by name: its sha256, or
     `crc32c:CHECKSUM:SIZE` of weights in a bucket, as the bucket's listing has them."""
 
     name: str  # as in the spec
     revision: str | None  # the commit of a model from the hub
-    files: dict[str, str]
+    files: dict[str, str]  # those of a reduction as NAME/FILE
+    reductions: dict[str, str | None] = field(default_factory=dict)  # the commits of those from a hub, by name
 
     @property
     def weights_sha256(self) -> str | None:
@@ -45,9 +53,17 @@ class Identity:
 class ModelFiles(Identity):
     """A model that this machine can read."""
 
-    folder: str  # of its small files
-    weights: Sequence[WeightFile]
+    folder: str = ""  # of its small files
+    weights: Sequence[WeightFile] = ()
     is_kept: bool = False  # a copy of an earlier request, which the disk may have damaged
+    reduction_weights: Sequence["ReductionWeights"] = ()
+
+    @property
+    def facts(self) -> dict:
+        """What model.json, and metadata.json of a stream, say about the model."""
+        return {key: getattr(self, key) for key in _FACTS} | (
+            {"reductions": self.reductions} if self.reductions else {}
+        )
 
     @property
     def unknown_keys(self) -> list[str]:

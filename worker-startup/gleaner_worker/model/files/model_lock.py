@@ -13,34 +13,25 @@ from ...storage.upload_content import BytesContent
 from .download import COMMIT
 from .hub import Hub
 from .identity import Identity, ModelFiles
-from .model_source import find_model
+from .model_source import find_spec_files
 
 log = logging.getLogger(__name__)
 
 SCHEMA = "gleaner/1"
-MODEL_FACTS = ("name", "revision", "fingerprint", "weights_sha256", "tokenizer_sha256", "files", "unknown_keys")
 _MAX_BYTES = 1 << 20
 
 
 def find_run_model(
     spec: Spec, run: str, home: str, bucket: Bucket, hub: Hub | None = None, weights: bool = True
 ) -> ModelFiles:
-    """`find_model` for a run of `bucket`: exactly the files that the other workers of the run use.
+    """`find_spec_files` for a run of `bucket`: exactly the files that the other workers of the run use.
 
     With `weights`, the first worker writes the lock. Raises Failure("model") naming each file that differs.
     """
     lock = read_model_lock(bucket, run)
     while True:
         is_first = lock is None
-        local = find_model(
-            spec.model,
-            home,
-            bucket,
-            revision=lock.revision if lock else spec.revision,
-            hub=hub,
-            weights=weights,
-            generates=spec.generates,
-        )
+        local = find_spec_files(spec, home, bucket, lock=lock, hub=hub, weights=weights)
         if is_first and weights and not (lock := write_model_lock(bucket, run, local)):
             continue  # it was deleted just now
         if lock is None or not (differing := differences(lock, local, spec)):
@@ -81,7 +72,7 @@ def read_model_lock(bucket: Bucket, run: str) -> Identity | None:
 
 def write_model_lock(bucket: Bucket, run: str, local: ModelFiles) -> Identity | None:
     """Writes the lock of the run unless it exists; returns the lock that exists then."""
-    record = {"schema": SCHEMA} | {key: getattr(local, key) for key in MODEL_FACTS}
+    record = {"schema": SCHEMA} | local.facts
     data = json.dumps(record, indent=2, sort_keys=True).encode() + b"\n"
     try:
         bucket.create(model_name(run), BytesContent(data), {"schema": SCHEMA, "run": run}, "application/json")
@@ -120,13 +111,18 @@ def _parse(data: bytes) -> Identity:
     if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
         raise ValueError(f"it is not of schema {SCHEMA}")
     name, revision, files = raw.get("name"), raw.get("revision"), raw.get("files")
+    reductions = raw.get("reductions", {})
     if not isinstance(name, str):
         raise ValueError(f"name is {name!r:.100}")
     if revision is not None and not (isinstance(revision, str) and COMMIT.fullmatch(revision)):
         raise ValueError(f"revision is {revision!r:.100}, which is not a commit")
     if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
         raise ValueError(f"files is {files!r:.100}")
-    lock = Identity(name, revision, files)
+    if not isinstance(reductions, dict) or not all(
+        commit is None or (isinstance(commit, str) and COMMIT.fullmatch(commit)) for commit in reductions.values()
+    ):
+        raise ValueError(f"reductions is {reductions!r:.100}")
+    lock = Identity(name, revision, files, reductions)
     if lock.fingerprint is None or raw.get("fingerprint") != lock.fingerprint:
         raise ValueError(f"fingerprint is {raw.get('fingerprint')!r:.100}, and its files have {lock.fingerprint}")
     return lock

@@ -7,19 +7,22 @@ loads a layer reads its bytes.
 import hashlib
 import os
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from ...architecture.config import DecoderConfig
+from ...architecture.sites import Capture
 from ...failures import Failure
 from ...limited.process import call
 from ...limited.values import from_json
 from ...model_files import INDEX, is_small_file, is_weight_file, names_in
-from ...spec.spec import Spec
+from ...spec.spec import Spec, capture_of
 from ...storage.objects import Bucket
+from ..weights.reduction_weights import find_reduction
 from .generation_rules import GenerationRules
 from .hub import Hub, fetch_model, is_hub_id, own_hub
-from .identity import READ_FILES, ModelFiles, choose_files
+from .identity import READ_FILES, Identity, ModelFiles, choose_files
 from .model_cache import kept_copy
+from .reduction_files import find_reduction_files
 from .weight_files import BucketFile, DiskFile, WeightFile, hash_files
 
 _GS = re.compile(r"gs://([^/]+)/(.+?)/*")
@@ -74,7 +77,52 @@ def find_model(
     names = choose_files(files, folder, model, weights, tokenizer, generates)
     digests |= hash_files({name: files[name] for name in names if name not in digests}, model)
     used = [files[name] for name in names if is_weight_file(name)]
-    return ModelFiles(model, commit, {name: digests[name] for name in names}, folder, used, is_kept)
+    return ModelFiles(model, commit, {name: digests[name] for name in names}, {}, folder, used, is_kept)
+
+
+def find_spec_files(
+    spec: Spec,
+    home: str,
+    bucket: Bucket | None,
+    *,
+    lock: Identity | None = None,
+    hub: Hub | None = None,
+    weights: bool = True,
+    tokenizer: bool = True,
+) -> ModelFiles:
+    """`find_model` for the model of a spec, with the files of its reductions. lock: of the run, whose commits count."""
+    revision = lock.revision if lock else spec.revision
+    found = find_model(
+        spec.model,
+        home,
+        bucket,
+        revision=revision,
+        hub=hub,
+        weights=weights,
+        tokenizer=tokenizer,
+        generates=spec.generates,
+    )
+    if not spec.reductions:
+        return found
+    config, _ = read_config(spec, found.folder)
+    commits = lock.reductions if lock else {}
+    each = [
+        find_reduction_files(spec, entry, config, home, bucket, hub, commits.get(entry.name), weights)
+        for entry in spec.reductions
+    ]
+    digests = {f"{files.entry.name}/{name}": digest for files in each for name, digest in files.digests.items()}
+    return replace(
+        found,
+        files=found.files | digests,
+        reductions={files.entry.name: files.revision for files in each},
+        reduction_weights=[find_reduction(spec, config, files) for files in each],
+    )
+
+
+def read_capture(spec: Spec, files: ModelFiles) -> Capture:
+    """The vectors that a run stores of its model. Raises Failure("model")."""
+    config, layers = read_config(spec, files.folder)
+    return capture_of(spec, config, layers, tuple(each.reduction for each in files.reduction_weights))
 
 
 def read_config(spec: Spec, folder: str) -> tuple[DecoderConfig, tuple[int, ...]]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -86,7 +86,16 @@ class BucketFile:
         )
 
 
-WeightFile = DiskFile | BucketFile
+@dataclass(frozen=True)
+class HubFile:
+    """A file of a hub, of which some bytes are read there. Its method raises the errors of the hub."""
+
+    name: str
+    size_bytes: int
+    read_into: Callable[[int, memoryview], None] = field(compare=False, repr=False)
+
+
+WeightFile = DiskFile | BucketFile | HubFile
 
 
 def hash_files(files: Mapping[str, WeightFile], model: str) -> dict[str, str]:

@@ -71,7 +71,7 @@ def make_blocks(
     stacks: dict, rows: Rows, capture: Capture, tuning: Tuning, split: Split, past: Past | None, reads: bool
 ) -> Blocks:
     """The arguments are those of run_blocks; stacks: its params["blocks"]."""
-    config, sites = capture.config, {*capture.sites, *([READ] if reads else [])}
+    config, sites = capture.config, {*capture.computed, *([READ] if reads else [])}
     length = rows.token_ids.shape[1] if past is None else past.positions.shape[1]
     # Gathered once, for all layers and heads.
     cos, sin = angles(config.ropes, config.rotary_dim, rows.segments, rows.positions, length)

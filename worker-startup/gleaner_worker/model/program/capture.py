@@ -13,6 +13,7 @@ import numpy as np
 from ...architecture.sites import STORED, Capture
 from ..weights.cpu import to_bits
 from .decoder import OF_LOGITS, pick_tokens, run_blocks
+from .reduce import reduce
 from .rows import Rows
 from .split import Split
 from .tuning import Tuning
@@ -31,9 +32,10 @@ def compute_step(
     tuning: Tuning,
     split: Split = Split(),  # noqa: B008 - immutable
 ) -> dict[str, dict[str, list[jax.Array]]]:
-    """Computes one step: {"rows": {site: [L, R, W, D]}, "stats": {site: fp32 [L, R, W, K]}} and, for int8, "scale":
-    {site: fp32 [L, R, W]}, each as a list of pieces of consecutive layers of the site. D is the width of the site, and
-    this device's part of it where devices share a copy of the weights.
+    """Computes one step: {"rows": {output: [L, R, W, D]}, "stats": {output: fp32 [L, R, W, K]}} and, for int8,
+    "scale": {output: fp32 [L, R, W]}, each as a list of pieces of consecutive layers of the output, which is a site or
+    of a reduction. D is its width, and this device's part of it where devices share a copy of the weights. Ids and
+    numbers of features have no stats.
 
     By mode, vector w of row r is:
     all: token w (W = T); the mode ignores picks.
@@ -52,19 +54,25 @@ def compute_step(
         mode = "all" if picked is not None and site in OF_LOGITS else capture.mode
         return _select(x, picks, mode)
 
-    def emit(found):
-        return {site: _store(select(site, x), capture.dtype_of(site), tuning, split) for site, x in found.items()}
+    def emit(found, layer, kept):
+        stored = {site: x for site, x in found.items() if any(each in capture.layers_of(site) for each in kept)}
+        selected = {site: select(site, x) for site, x in found.items()}  # XLA drops what nothing uses
+        values = {site: selected[site] for site in stored if site in capture.sites}
+        for reduction in capture.reductions:
+            if reduction.site in found and not set(kept).isdisjoint(reduction.layers):
+                values |= reduce(selected[reduction.site], reduction, params, layer, kept, split)
+        return {name: _store(name, x, capture, tuning, split) for name, x in values.items()}
 
     pieces = run_blocks(params, rows, capture, emit, tuning, split, picked)
     output: dict[str, dict[str, list[jax.Array]]] = {}
-    for site in capture.sites:
-        own = capture.layers_of(site)
+    for name in capture.outputs:
+        own = capture.layers_of(name)
         for layers, found in pieces:
             places = [place for place, layer in enumerate(layers) if layer in own]
-            if site in found and places:
-                for part, y in found[site].items():
+            if name in found and places:
+                for part, y in found[name].items():
                     chosen = y if len(places) == len(layers) else y[np.asarray(places)]
-                    output.setdefault(part, {}).setdefault(site, []).append(chosen)
+                    output.setdefault(part, {}).setdefault(name, []).append(chosen)
     return output
 
 
@@ -113,12 +121,14 @@ def _means(x, picked, pools):
     return jnp.where((member & broken[:, None, :]).any(axis=2)[:, :, None], jnp.nan, mean)
 
 
-def _store(x, dtype: str, tuning: Tuning, split: Split) -> dict[str, jax.Array]:
-    """fp32 x [R, W, D] -> vectors in the stored dtype, the int8 scales, and the stats [R, W, K]."""
+def _store(name: str, x, capture: Capture, tuning: Tuning, split: Split) -> dict[str, jax.Array]:
+    """x [R, W, D], fp32 or the stored dtype -> vectors in that dtype, the int8 scales, and the stats [R, W, K]."""
+    dtype = capture.dtype_of(name)
     if dtype != "int8":
         rows = x.astype(STORED[dtype])
         own = _own_part(rows, split)
-        return {"rows": to_bits(own) if tuning.bf16_as_bits else own, "stats": _stats(rows.astype(jnp.float32))}
+        stored = {"rows": to_bits(own) if tuning.bf16_as_bits else own}
+        return stored | ({"stats": _stats(rows.astype(jnp.float32))} if name in capture.with_stats else {})
     scale = jnp.abs(x).max(axis=2) / _INT8_MAX
     # A row of zeros, or a row so small that its scale is 0, is stored as zeros.
     q = jnp.where(scale[:, :, None] > 0, x / scale[:, :, None], 0)

@@ -7,7 +7,8 @@ Runs inside a shard_map. Devices that share one copy of the weights have whole h
 add their parts of a sum in the dtype of the weights.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...architecture.config import DecoderConfig
-from ...architecture.sites import Capture
+from ...architecture.sites import SITES, Capture
 from .attention import Past
-from .block import make_blocks, run_block
+from .block import READ, make_blocks, run_block
 from .norms import norm
 from .rows import Rows
 from .split import Split
@@ -33,7 +34,7 @@ def run_blocks(
     params: dict,
     rows: Rows,
     capture: Capture,
-    emit: Callable[[dict[str, jax.Array]], Any],
+    emit: Callable[[dict[str, jax.Array], Any, tuple[int, ...]], Any],
     tuning: Tuning,
     split: Split = Split(),  # noqa: B008 - immutable
     picks: jax.Array | None = None,
@@ -45,52 +46,49 @@ def run_blocks(
 
     params: {"embed": [V, D], "blocks": {name: [L, ...]}}, and for the end of the model "final_norm", with at least
     `capture.depth` blocks; this device's part.
-    emit: receives {site: [R, T, D]} for the sites of `capture` inside the scan; of blocks, outside of the scan the
-    embeddings and the end. A block without a site, such as a dense block without router_logits, gives zeros for it.
+    emit: receives {site: [R, T, D]} for the computed sites of `capture`, the number of the layer, and the layers of its
+    scan whose results are kept; of blocks inside of the scan, of the embeddings and the end outside. A block without a
+    site, such as a dense block without router_logits, gives zeros for it.
     picks: int32 [R, W], the tokens of each row whose logits are computed, so that OF_LOGITS are [R, W, width]; None
     for all tokens.
     past: for rows of one token, the tokens before it.
     reads: `emit` receives READ too, of every block.
     """
-    config, sites, layers = capture.config, set(capture.sites), capture.blocks
-    if reads:
-        layers = tuple(range(config.num_layers))
+    config, sites = capture.config, capture.computed
+    at = [frozenset([READ]) if reads else capture.at(layer) for layer in range(config.num_layers)]
     embedded, x = _embed(params, rows, config, split)
     blocks = make_blocks(params["blocks"], rows, capture, tuning, split, past, reads)
     pieces: list[tuple[tuple[int, ...], Any]] = []
 
     def once(layer: int, found: dict[str, jax.Array]) -> None:
-        pieces.append(((layer,), jax.tree.map(lambda y: y[None], emit(found))))
+        pieces.append(((layer,), jax.tree.map(lambda y: y[None], emit(found, layer, (layer,)))))
 
-    def keeping(x, layer):
+    def step(x, layer, kept):
         after, found = run_block(x, layer, blocks)
-        return after, emit(found)
-
-    def passing(x, layer):
-        return run_block(x, layer, blocks)[0], None
+        return after, emit(found, layer, kept) if kept else None
 
     if "embeddings" in sites:
         once(0, {"embeddings": embedded})
     # If no site needs its second half, the deepest block stays outside of the scan, so that XLA drops that half.
     whole = bool(_WHOLE_BLOCK & sites) or bool(capture.end)
-    scanned = config.num_layers if capture.end else max(layers, default=-1) + whole
-    for first, end, kept in layer_ranges(layers, scanned):
-        x, out = jax.lax.scan(keeping if kept else passing, x, jnp.arange(first, end))
+    deepest = max((layer for layer, kept in enumerate(at) if kept), default=-1)
+    for first, end, kept in layer_ranges(at, config.num_layers if capture.end else deepest + whole):
+        x, out = jax.lax.scan(partial(step, kept=kept), x, jnp.arange(first, end))
         if kept:
             chosen = np.asarray(kept) - first
             pieces.append((kept, out if len(kept) == end - first else jax.tree.map(lambda y, at=chosen: y[at], out)))
-    if layers and not whole:
-        once(layers[-1], run_block(x, layers[-1], blocks)[1])
+    if deepest >= 0 and not whole:
+        once(deepest, run_block(x, deepest, blocks)[1])
     if capture.end:
         last = norm(x, "final_norm", params, config)
         found = {"final_norm": last} | _next_tokens(last, params, rows, capture, split, picks)
-        once(config.num_layers - 1, {site: found[site] for site in capture.sites if site in found})
+        once(config.num_layers - 1, {site: found[site] for site in SITES if site in found and site in sites})
     return pieces
 
 
 def _next_tokens(x, params: dict, rows: Rows, capture: Capture, split: Split, picks) -> dict[str, jax.Array]:
     """fp32 [R, W, width]: the sites of the logits of x [R, T, D]. Memory holds the logits of a few tokens."""
-    if not OF_LOGITS & set(capture.sites):
+    if not OF_LOGITS & capture.computed:
         return {}
     following = jnp.roll(rows.token_ids, -1, axis=1)[..., None]
     is_last = (rows.segments != jnp.roll(rows.segments, -1, axis=1)).at[:, -1].set(True)[..., None]
@@ -130,19 +128,20 @@ def logits_of(x: jax.Array, params: dict, config: DecoderConfig, split: Split) -
     return jnp.tanh(logits / config.logits_softcap) * config.logits_softcap
 
 
-def layer_ranges(layers: tuple[int, ...], end: int) -> list[tuple[int, int, tuple[int, ...]]]:
+def layer_ranges(at: Sequence[frozenset[str]], end: int) -> list[tuple[int, int, tuple[int, ...]]]:
     """Cuts 0..end into ranges (first, end, kept layers), one scan each, so that layers that are not kept emit nothing.
 
-    Each range is compiled. With more than a few ranges it is faster to emit for all layers and to choose.
+    at: what each layer gives, as Capture.at; a range has layers that give the same. Each range is compiled. With more
+    than a few ranges it is faster to emit for all layers and to choose.
     """
     ranges: list[tuple[int, int, tuple[int, ...]]] = []
     for layer in range(end):
-        kept = (layer,) if layer in layers else ()
-        if ranges and bool(ranges[-1][2]) == bool(kept):
+        kept = (layer,) if at[layer] else ()
+        if ranges and at[layer - 1] == at[layer]:
             ranges[-1] = (ranges[-1][0], layer + 1, ranges[-1][2] + kept)
         else:
             ranges.append((layer, layer + 1, kept))
-    return ranges if len(ranges) <= _MAX_RANGES else [(0, end, tuple(layer for layer in layers if layer < end))]
+    return ranges if len(ranges) <= _MAX_RANGES else [(0, end, tuple(layer for layer in range(end) if at[layer]))]
 
 
 def _embed(params: dict, rows: Rows, config: DecoderConfig, split: Split) -> tuple[jax.Array, jax.Array]:

@@ -135,7 +135,7 @@ class HostRow:
             return None
         names = {(site, layer): index for site in broken for index, layer in enumerate(self._capture.layers_of(site))}
         for layer in sorted({layer for _, layer in names}):
-            for site in COMPUTED:
+            for site in (*COMPUTED, *self._capture.with_stats):
                 if (site, layer) in names and (marks := broken[site][names[site, layer]]).any():
                     first = int(np.flatnonzero(marks)[0])
                     return site, layer, int(np.searchsorted(self._ends, first, "right")), int(marks.sum())

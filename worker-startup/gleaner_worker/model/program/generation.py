@@ -184,8 +184,10 @@ class Decoding:
     def _blocks(self, params: dict, rows: Rows, past: Past | None) -> tuple[jax.Array, jax.Array, jax.Array]:
         """The keys and values [L, R, K, T, H] of this device's heads, and the final norm [R, T, D]."""
         capture = Capture(self._config, (), ("final_norm",), "all", "fp32")
-        found = run_blocks(params, rows, capture, dict, self._tuning, self._split, past=past, reads=True)
-        (_, blocks), (_, end) = found
+        pieces = run_blocks(
+            params, rows, capture, lambda found, *_: found, self._tuning, self._split, past=past, reads=True
+        )
+        (_, blocks), (_, end) = pieces
         return *blocks[READ], end["final_norm"][0]
 
     def _begin(self, params: dict, ids: jax.Array, lengths: jax.Array, capacity: int) -> State:

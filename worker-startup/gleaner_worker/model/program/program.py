@@ -138,10 +138,10 @@ def _over_devices(capture: Capture, layout: Layout, specs: dict, tuning: Tuning)
     parts = PartitionSpec(None, "data", None, "model")
     outputs: dict[str, Any] = {"stats": output}
     outputs["rows"] = {
-        site: parts if layout.model > 1 and capture.width(site) % layout.model == 0 else output
-        for site in capture.sites
+        name: parts if layout.model > 1 and capture.width(name) % layout.model == 0 else output
+        for name in capture.outputs
     }
-    if any(capture.dtype_of(site) == "int8" for site in capture.sites):
+    if any(capture.dtype_of(name) == "int8" for name in capture.outputs):
         outputs["scale"] = output
     return jax.jit(
         jax.shard_map(

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...architecture.config import DecoderConfig
 from ...architecture.sites import Capture
-from ...spec.spec import Spec, capture_of
+from ...spec.spec import Spec
 from ..files.generation_rules import GenerationRules
+from ..weights.reduction_weights import reduction_shapes
 from ..weights.weights import parameter_shapes
 from .program import StepShape
 from .row_selection import check_token_selection, row_limits
@@ -32,8 +32,7 @@ class StepPlan:
 
 def plan_step(
     spec: Spec,
-    config: DecoderConfig,
-    layers: tuple[int, ...],
+    capture: Capture,
     device: Any,
     rules: GenerationRules | None = None,
     tuned: Callable[[Tuning], Tuning] = lambda tuning: tuning,
@@ -42,15 +41,15 @@ def plan_step(
 
     Raises Failure("model") when no sample has the tokens that `tokens` selects.
     """
+    config, (depth, end) = capture.config, capture.loaded
     max_length = spec.max_length(config.max_positions)
     check_token_selection(spec, max_length)
     tuning, row = tuned(tuning_of(device, spec.compute_dtype, config)), row_limits(spec, max_length)
-    capture = capture_of(spec, config, layers)
-    depth, end = capture.loaded
+    reductions = {"reductions": reduction_shapes(capture.reductions, spec.compute_dtype)} if capture.reductions else {}
     return StepPlan(
         capture,
         tuning,
         StepShape(max(1, tuning.step_tokens // row.tokens), row.tokens, row.vectors),
-        parameter_shapes(config, depth, spec.compute_dtype, end),
+        parameter_shapes(config, depth, spec.compute_dtype, end) | reductions,
         rules,
     )

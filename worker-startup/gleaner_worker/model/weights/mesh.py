@@ -6,8 +6,8 @@ devices changes no bit. Weights are split only when one device cannot hold them 
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
+import jax
 import numpy as np
 from jax.experimental import layout as device_layout
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -18,6 +18,7 @@ from ...failures import Failure
 # The share of a device's memory for weights; a step, the runtime and fragmentation need the rest.
 _USABLE = 0.92
 _OUTPUT_PARAMETERS = {"wq", "bq", "wk", "bk", "wv", "bv", "gate", "b_gate", "up", "b_up", "sinks"}  # [L, out, ...]
+_OUTPUT_PARAMETERS |= {"encode", "b", "g", "u", "theta"}  # of features, [n, features, ...]
 _KV_PARAMETERS = {"wk", "bk", "wv", "bv", "k_norm"}
 # [L, experts, F, D], and biases [L, experts, F]
 _EXPERT_PARAMETERS = {"experts_gate", "b_experts_gate", "experts_up", "b_experts_up", "experts_down"}
@@ -102,26 +103,17 @@ def parameter_axes(name: str, shape: tuple[int, ...], config: DecoderConfig, way
 def weight_bytes(params: dict, config: DecoderConfig, ways: int) -> int:
     """The bytes of the weights per device, split `ways` ways."""
     total = 0
-    for name, array in _named(params):
-        parts = ways if parameter_axes(name, array.shape, config, ways) else 1
+    for path, array in jax.tree.leaves_with_path(params):
+        parts = ways if parameter_axes(path[-1].key, array.shape, config, ways) else 1
         total += math.prod(array.shape) * array.dtype.itemsize // parts
     return total
 
 
 def parameter_specs(params: dict, config: DecoderConfig, ways: int) -> dict:
     """The PartitionSpec of every parameter, in the tree of `params`."""
-
-    def spec(name: str, array) -> PartitionSpec:
-        return PartitionSpec(*parameter_axes(name, array.shape, config, ways))
-
-    return {
-        name: {inner: spec(inner, array) for inner, array in value.items()} if name == "blocks" else spec(name, value)
-        for name, value in params.items()
-    }
-
-
-def _named(params: dict) -> list[tuple[str, Any]]:
-    return [*((name, array) for name, array in params.items() if name != "blocks"), *params["blocks"].items()]
+    return jax.tree.map_with_path(
+        lambda path, array: PartitionSpec(*parameter_axes(path[-1].key, array.shape, config, ways)), params
+    )
 
 
 def _gb(size: int) -> str:

@@ -1,12 +1,16 @@
 """Moves the weights of a model from its files to the devices, layer by layer."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 
+from ...architecture.config import DecoderConfig
 from .cpu import host_bits
 from .mesh import Layout, parameter_specs
+from .reduction_weights import ReductionWeights, reduction_shapes
 from .tensors import layers_with
 from .weights import Weights, parameter_shapes
 
@@ -33,12 +37,8 @@ def place(weights: Weights, layout: Layout, as_bits: bool) -> dict:
             for name, shape in shapes["blocks"].items()
         }
 
-    def put(blocks: dict, layer: dict, places: dict) -> dict:
-        update = jax.lax.dynamic_update_index_in_dim
-        return blocks | {name: update(blocks[name], array, places[name], 0) for name, array in layer.items()}
-
     blocks = jax.jit(empty, out_shardings=stacked)()
-    put = jax.jit(put, out_shardings=stacked, donate_argnums=0)
+    put = jax.jit(_put, out_shardings=stacked, donate_argnums=0)
     with ThreadPoolExecutor(1, "layers") as pool:
         next_layer = pool.submit(weights.layer, 0)
         for number in range(weights.num_layers):
@@ -51,3 +51,30 @@ def place(weights: Weights, layout: Layout, as_bits: bool) -> dict:
             del host, layer
             jax.block_until_ready(blocks)  # before the layer after the next is read
     return outer | {"blocks": blocks}
+
+
+def place_reductions(each: Sequence[ReductionWeights], layout: Layout, config: DecoderConfig, dtype: str) -> dict:
+    """The parameters of reductions on the devices, as reduction_shapes describes them. The host holds one layer.
+
+    Raises the errors of ReductionWeights.layer.
+    """
+    shapes = reduction_shapes([weights.reduction for weights in each], dtype)
+    specs = parameter_specs(shapes, config, layout.model)
+    placed = {}
+    for weights in each:
+        reduction, own = weights.reduction, shapes[weights.reduction.name]
+        stacked = {name: layout.sharding(*spec) for name, spec in specs[reduction.name].items()}
+        single = {name: layout.sharding(*spec[1:]) for name, spec in specs[reduction.name].items()}
+        empty = partial(jax.tree.map, lambda shape: jnp.zeros(shape.shape, shape.dtype), own)
+        stacks = jax.jit(empty, out_shardings=stacked)()
+        put = jax.jit(_put, out_shardings=stacked, donate_argnums=0)
+        for place, number in enumerate(reduction.layers):
+            layer = jax.device_put(weights.layer(number, layout.model, dtype), single)
+            stacks = jax.block_until_ready(put(stacks, layer, dict.fromkeys(layer, place)))
+        placed[reduction.name] = stacks
+    return placed
+
+
+def _put(stacks: dict, layer: dict, places: dict) -> dict:
+    update = jax.lax.dynamic_update_index_in_dim
+    return stacks | {name: update(stacks[name], array, places[name], 0) for name, array in layer.items()}

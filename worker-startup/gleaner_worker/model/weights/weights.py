@@ -49,6 +49,10 @@ class StoredTensor:
     shape: tuple[int, ...]
     begin: int  # of its bytes in the file
 
+    @property
+    def is_float(self) -> bool:
+        return self.dtype in _FLOATS
+
     def values(self, first: int, end: int) -> np.ndarray:
         """fp32: the values of a float tensor from number `first` to `end`."""
         stored, values = _FLOATS[self.dtype], np.empty(end - first, np.float32)
@@ -156,7 +160,7 @@ def open_weights(
     The dtype of the files may be any float. Raises Failure("model") with every tensor that is missing, unknown,
     duplicated, no float, or of another shape than config.json states.
     """
-    return Weights(config, num_layers, dtype, where, _match(_stored(files, where), config, where, end), end)
+    return Weights(config, num_layers, dtype, where, _match(stored_tensors(files, where), config, where, end), end)
 
 
 def with_stored_head(config: DecoderConfig, files: Iterable[WeightFile], where: str) -> DecoderConfig:
@@ -166,7 +170,7 @@ def with_stored_head(config: DecoderConfig, files: Iterable[WeightFile], where: 
     side up to the first difference. Raises Failure("model") for files that open_weights refuses.
     """
     own = {names_of(config).head} | ({HEADS[1]} if config.multimodal else set())
-    stored = _stored(files, where) if config.is_tied else []
+    stored = stored_tensors(files, where) if config.is_tied else []
     stored = [tensor for tensor in stored if tensor.name not in HEADS or tensor.name in own]
     if not any(tensor.name in HEADS for tensor in stored):
         return config
@@ -198,7 +202,8 @@ def _are_equal(one: StoredTensor, other: StoredTensor, where: str) -> bool:
         raise _unreadable(where, error) from error
 
 
-def _stored(files: Iterable[WeightFile], where: str) -> list[StoredTensor]:
+def stored_tensors(files: Iterable[WeightFile], where: str) -> list[StoredTensor]:
+    """The tensors of safetensors files, from their headers. Raises Failure("model")."""
     process = LimitedProcess(f"{READ_FILES}:tensors_of", {"model": where})
     try:
         with ThreadPoolExecutor(_THREADS, "headers") as pool:

@@ -1,0 +1,69 @@
+"""The reductions of a run: small numbers that the device computes of a site's vectors, stored in their place or beside
+them."""
+
+from dataclasses import dataclass
+
+# Features are padded to a multiple of it, so that groups of TOP_GROUP divide each of up to eight parts.
+_PADDING = 128
+TOP_GROUP = 16  # features of a group in the search for the largest; see program/top.py
+NORMS = ("none", "layer_norm", "constant_norm_rescale")  # of a vector before the product, as SAELens names them
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """The encoder of sparse autoencoders: values = relu(u * p + b) where p + g > theta, for p = n(x) W.
+
+    u is 1 and g is b unless it is gated; theta is 0 unless it has thresholds.
+    """
+
+    d_sae: int
+    architecture: str  # as SAELens names it
+    norm: str = "none"  # one of NORMS
+    is_gated: bool = False
+    has_thresholds: bool = False
+    most: int | None = None  # active features of a vector, by its own k
+
+    @property
+    def padded(self) -> int:
+        """d_sae with the features that are never active."""
+        return -(-self.d_sae // _PADDING) * _PADDING
+
+    @property
+    def vectors(self) -> tuple[str, ...]:
+        """The parameters beside W: fp32 [d_sae] each."""
+        return ("b", *(("g", "u") if self.is_gated else ()), *(("theta",) if self.has_thresholds else ()))
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """An entry of `features` or `project`. Hashable: static under jit."""
+
+    name: str
+    site: str  # whose vectors it reduces
+    layers: tuple[int, ...]
+    width: int  # of the site
+    k: int  # numbers of a row
+    dtype: str  # of its values, a key of sites.STORED
+    encoder: Encoder | None = None  # of features
+
+    @property
+    def outputs(self) -> dict[str, tuple[int, str]]:
+        """The stored tensors: width and type by name, in the order of a shard. Ids are -1 where a row has fewer
+        features."""
+        if self.encoder is None:
+            return {self.name: (self.k, self.dtype)}
+        return {
+            self.name: (self.k, self.dtype),
+            f"{self.name}_ids": (self.k, "int32"),
+            f"{self.name}_active": (1, "int32"),
+        }
+
+    @property
+    def parameters(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of its parameters, each stacked over its layers."""
+        n = len(self.layers)
+        if self.encoder is None:
+            return {"directions": (n, self.k, self.width)}
+        return {"encode": (n, self.encoder.padded, self.width)} | dict.fromkeys(
+            self.encoder.vectors, (n, self.encoder.padded)
+        )
