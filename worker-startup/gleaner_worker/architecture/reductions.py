@@ -59,6 +59,15 @@ class Reduction:
         }
 
     @property
+    def facts(self) -> dict:
+        """What the header of a shard says about it."""
+        facts = {"site": self.site, "layers": list(self.layers), "k": self.k}
+        if self.encoder is None:
+            return {"kind": "project"} | facts
+        own = {name: getattr(self.encoder, name) for name in ("d_sae", "architecture", "norm")}
+        return {"kind": "features"} | facts | own
+
+    @property
     def parameters(self) -> dict[str, tuple[int, ...]]:
         """The shapes of its parameters, each stacked over its layers."""
         n = len(self.layers)

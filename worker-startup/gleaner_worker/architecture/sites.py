@@ -182,6 +182,12 @@ class Capture:
         """The outputs with statistics: all but the ids and numbers of features."""
         return tuple(name for name in self.outputs if name not in self._reduced or name == self._reduced[name][0].name)
 
+    @cached_property
+    def with_device_stats(self) -> tuple[str, ...]:
+        """Those of which the device computes statistics. Those of few values that descend cost the host little."""
+        encoded = {each.name for each in self.reductions if each.encoder}
+        return tuple(name for name in self.with_stats if name not in encoded)
+
     @property
     def row_bytes(self) -> int:
         """The bytes of one stored vector over all outputs and layers, scales included."""

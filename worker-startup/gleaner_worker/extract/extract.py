@@ -321,7 +321,8 @@ class _Extraction:
             stats = shard_stats(shard, self._model)
             identity = shard_identity(self._work, shard.plan, self._model.fingerprint)
             layers = {site: self._model.capture.layers_of(site) for site in self._model.sites}
-            data = encode_shard(self._work.spec.format, shard.plan, layers, shard.rows, shard.scale, identity, stats)
+            metadata = identity | self._model.described_outputs
+            data = encode_shard(self._work.spec.format, shard.plan, layers, shard.rows, shard.scale, metadata, stats)
             encoded = EncodedShard(shard.plan, data)
             self._memory.note_encoded(shard)
             del shard, data

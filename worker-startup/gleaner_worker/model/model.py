@@ -1,6 +1,7 @@
 """A model ready to run: its parameters on the devices, and the program that computes what a spec asks for."""
 
 import hashlib
+import json
 import logging
 import threading
 import weakref
@@ -94,6 +95,15 @@ class Model:
         mesh = f"{self.layout.mesh.devices.flat[0].device_kind} {self.layout.data}x{self.layout.model}"
         facts = f"{self._program.version} {locked_digest()} {worker_bundle()} {mesh}"
         return hashlib.sha256(facts.encode()).hexdigest()[:16]
+
+    @property
+    def described_outputs(self) -> dict[str, str]:
+        """The metadata of a shard about its reductions; empty without any."""
+        if not self.capture.reductions:
+            return {}
+        files = {each.reduction.name: each.files for each in self.files.reduction_weights}
+        facts = {each.name: each.facts | files[each.name].facts for each in self.capture.reductions}
+        return {"outputs": json.dumps(facts, separators=(",", ":"))}
 
     @property
     def row_bytes(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from ..model.model import Model
 from .index import row_positions
 from .plan import ShardPlan
-from .row_statistics import ZEROS_EVERY, largest_by_range, position_ranges, quantiles
+from .row_statistics import ZEROS_EVERY, active_stats, largest_by_range, position_ranges, quantiles
 from .shard_buffer import ShardBuffer
 
 
@@ -19,10 +19,11 @@ def shard_stats(shard: ShardBuffer, model: Model) -> dict[str, dict[str, Any]]:
     mean: of all values; norm: the mean L2 norm of a row; max_abs: the largest magnitude; zeros: the share of zeros in
     every ZEROS_EVERY-th row; norm_quantiles: the L2 norms of rows at QUANTILES; max_abs_by_position: the largest
     magnitude by position_ranges, empty for pools. int8 adds mean_square, of the values before rounding, and int8_error,
-    the L2 norm of all rounding errors over that of all values.
+    the L2 norm of all rounding errors over that of all values. Features add those of active_stats.
     """
     stats_by_name, capture = {}, model.capture
     ranges = position_ranges(positions_of(shard.plan))
+    encoded = {each.name: each for each in capture.reductions if each.encoder}
     for site, sums in shard.sums.items():
         values = max(shard.plan.rows, 1) * capture.width(site)
         for position, layer in enumerate(capture.layers_of(site)):
@@ -37,6 +38,8 @@ def shard_stats(shard: ShardBuffer, model: Model) -> dict[str, dict[str, Any]]:
             if "squares" in folded:
                 stats["mean_square"] = folded["squares"] / values
                 stats["int8_error"] = _ratio(folded["squared_error"], folded["squares"])
+            if site in encoded:
+                stats |= active_stats(shard.rows[f"{site}_active"][position], encoded[site].k)
             norms, largest = shard.row_stats[site][position].T
             lists = {"norm_quantiles": quantiles(norms), "max_abs_by_position": largest_by_range(largest, ranges)}
             stats_by_name[f"{site}.{layer}"] = (
@@ -79,6 +82,11 @@ def _fold(parts: list[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
         error = sum(rows * shard["mean_square"] * shard["int8_error"] ** 2 for rows, shard in parts)
         stats["mean_square"] = squares / count
         stats["int8_error"] = _ratio(error, squares)
+    if "l0" in parts[0][1]:
+        active = [rows * shard["l0"] for rows, shard in parts]
+        stats["l0"] = sum(active) / count
+        stats["cut"] = math.sumprod(active, [shard["cut"] for _, shard in parts]) / (sum(active) or 1)
+        stats["cut_rows"] = sum(rows * shard["cut_rows"] for rows, shard in parts) / count
     by_rank = zip(*(shard["norm_quantiles"] for _, shard in parts), strict=True)
     by_position = zip_longest(*(shard["max_abs_by_position"] for _, shard in parts), fillvalue=0.0)
     weights = [rows / count for rows, _ in parts]

@@ -11,7 +11,7 @@ from .statistics import LayerStatistics
 
 # Metadata keys that a file has and its object lacks. The last three are in a pkl.gz alone; other formats have tensors
 # that show them.
-_INSIDE = {"stats", "checksums", "site", "d_model", "dtype"}
+_INSIDE = {"stats", "checksums", "outputs", "site", "d_model", "dtype"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class Expectation:
 
     @property
     def names(self) -> list[str]:
-        return [f"{site}.{layer}" for site, layer in self.capture.names]
+        """Of the tensors with statistics."""
+        return [f"{name}.{layer}" for name, layer in self.capture.names if name in self.capture.with_stats]
 
 
 @dataclass

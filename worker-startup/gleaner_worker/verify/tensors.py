@@ -9,6 +9,7 @@ from gleaner_reader.format.files import open_file
 from gleaner_reader.format.index import INDEX, read_index
 from gleaner_reader.run.tensor_shard import SafetensorsShard
 
+from .reductions import wrong_features, wrong_outputs
 from .shard_content import Expectation, ShardContent, contradictions, wrong_values
 from .statistics import LayerStatistics
 
@@ -31,8 +32,15 @@ def read_tensors(path: str, metadata: dict[str, str], expect: Expectation, conte
     content.facts = {"stats": shard.stats} | shard.layout
     content.problems += _wrong_checksums(shard, INDEX & tensors.keys())
     index = read_index(shard.header.tensors, shard.tensor, shard.num_rows, shard.url)
-    for site, layer in expect.capture.names:
-        _check_layer(shard, site, layer, expect.capture.dtype_of(site) == "int8", index.positions, content)
+    for name, layer in expect.capture.names:
+        if name in expect.capture.with_stats:
+            _check_layer(shard, name, layer, expect.capture.dtype_of(name) == "int8", index.positions, content)
+    content.problems += wrong_outputs(shard, expect.capture)
+    for reduction in expect.capture.reductions:
+        for layer in reduction.layers if reduction.encoder else ():
+            if problem := wrong_features(shard, reduction, layer):
+                content.problems.append(f"has {problem} of {reduction.name}.{layer}")
+                content.has_wrong_values = True
     content.sample_idx = index.sample_idx.tolist()
     content.row_counts = np.diff(index.row_offsets).tolist()
     by_sample = {

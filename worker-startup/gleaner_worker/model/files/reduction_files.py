@@ -47,6 +47,12 @@ class ReductionFiles:
     revision: str | None  # the commit of a repository of a hub
     digests: dict[str, str]  # of every file that the results depend on, by name; empty without weights
 
+    @property
+    def facts(self) -> dict:
+        """What the header of a shard says about the files."""
+        digest = hashlib.sha256("".join(f"{name} {self.digests[name]}\n" for name in sorted(self.digests)).encode())
+        return {"weights": self.entry.weights, "revision": self.revision, "digest": digest.hexdigest()[:16]}
+
 
 class _Source(Protocol):
     """A place with files. `take` makes the configs and the tensors readable."""

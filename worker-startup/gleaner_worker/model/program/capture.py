@@ -128,7 +128,7 @@ def _store(name: str, x, capture: Capture, tuning: Tuning, split: Split) -> dict
         rows = x.astype(STORED[dtype])
         own = _own_part(rows, split)
         stored = {"rows": to_bits(own) if tuning.bf16_as_bits else own}
-        return stored | ({"stats": _stats(rows.astype(jnp.float32))} if name in capture.with_stats else {})
+        return stored | ({"stats": _stats(rows.astype(jnp.float32))} if name in capture.with_device_stats else {})
     scale = jnp.abs(x).max(axis=2) / _INT8_MAX
     # A row of zeros, or a row so small that its scale is 0, is stored as zeros.
     q = jnp.where(scale[:, :, None] > 0, x / scale[:, :, None], 0)

@@ -9,6 +9,8 @@ from math import prod
 import jax
 import numpy as np
 
+from gleaner_reader.format.convert import Rows
+
 from ...architecture.sites import COMPUTED, STATS, Capture
 from ...failures import Failure, OutOfMemory
 from .program import is_out_of_memory
@@ -97,8 +99,20 @@ class HostRow:
         # fp32 [L, stored vectors, K] of all layers.
         self._stats = {
             site: np.concatenate([part.data[:, : self._ends[-1]] for part in of_site])
-            for site, of_site in held["stats"].items()
-        }
+            for site, of_site in held.get("stats", {}).items()
+        } | {name: self._stats_of_values(name) for name in set(capture.with_stats) - set(capture.with_device_stats)}
+
+    def _stats_of_values(self, name: str) -> np.ndarray:
+        """fp32 [L, stored vectors, 3], of values that descend to 0. Sums in fp64, so that no processor rounds another
+        way."""
+        parts, count = self._values[name], slice(0, int(self._ends[-1]))
+        shape = len(self._capture.layers_of(name)), count.stop, self._capture.width(name)
+        raw = np.empty(shape, parts[0].data.dtype)
+        for part in parts:
+            part.copy(raw, count, count)
+        values = raw.view(np.float32) if raw.itemsize == 4 else Rows(raw, None).to_float32()
+        norms = np.sqrt(np.einsum("lwk,lwk->lw", values, values, dtype=np.float64))
+        return np.stack([values.sum(axis=2, dtype=np.float64), norms, values[:, :, 0]], axis=2).astype(np.float32)
 
     def store(self, samples: Sequence[int], rows: dict, scale: dict, row_stats: dict, begins: np.ndarray) -> None:
         """Copies the vectors of each sample to its begin in the targets, and after it.

@@ -136,7 +136,7 @@ def _over_devices(capture: Capture, layout: Layout, specs: dict, tuning: Tuning)
     by_row = PartitionSpec("data")
     output = PartitionSpec(None, "data")
     parts = PartitionSpec(None, "data", None, "model")
-    outputs: dict[str, Any] = {"stats": output}
+    outputs: dict[str, Any] = {"stats": output} if capture.with_device_stats else {}
     outputs["rows"] = {
         name: parts if layout.model > 1 and capture.width(name) % layout.model == 0 else output
         for name in capture.outputs

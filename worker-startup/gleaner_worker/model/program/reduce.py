@@ -73,11 +73,13 @@ def _features_of(x: jax.Array, p: dict, reduction: Reduction, encoder: Encoder, 
     part = p["encode"].shape[0]
     active = split.total(is_active.sum(axis=1, keepdims=True), part, encoder.padded, jnp.int32)
     active = active if encoder.most is None else jnp.minimum(active, encoder.most)
-    values, ids = largest(jnp.where(is_active, value, 0), min(reduction.k, part))
+    bits, ids = largest(jnp.where(is_active, value, 0), min(reduction.k, part))
     if part < encoder.padded:
-        values, ids = _of_all_parts(values, ids + part * jax.lax.axis_index("model"), reduction.k)
-    missing = ((0, 0), (0, reduction.k - values.shape[1]))
-    values, ids = jnp.pad(values, missing), jnp.pad(ids, missing)
+        ids = ids + part * jax.lax.axis_index("model")
+        bits, ids = (jax.lax.all_gather(y, "model", axis=1, tiled=True) for y in (bits, ids))
+        bits, ids = _first(bits, ids, reduction.k)
+    missing = ((0, 0), (0, reduction.k - bits.shape[1]))
+    values, ids = jax.lax.bitcast_convert_type(jnp.pad(bits, missing), jnp.float32), jnp.pad(ids, missing)
     # A vector that is not finite has features that mean nothing; NaN shows it in the statistics.
     is_finite = jnp.isfinite(x).all(axis=1, keepdims=True)
     return [jnp.where(is_finite, values, jnp.nan), jnp.where(values > 0, ids, -1), active]
@@ -94,7 +96,7 @@ def _normed(x: jax.Array, norm: str) -> jax.Array:
 
 
 def largest(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    """The k largest of values, fp32 [M, F] without negative ones, and their ids: int32 [M, k].
+    """The bits of the k largest of values, fp32 [M, F] without negative ones, and their ids: int32 [M, k].
 
     Value of id j * TOP_GROUP + i is at place i * F / TOP_GROUP + j, see `places_of_ids`: so groups of neighbouring ids
     are columns, and their maxima need no movement inside of a vector register. The k groups with the largest maxima
@@ -108,19 +110,13 @@ def largest(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     best = jax.lax.sort((-keys.max(axis=1), order), num_keys=2)[1][:, : min(k, groups)]  # [M, groups]
     found = jnp.take_along_axis(keys, best[:, None, :], axis=2)  # [M, TOP_GROUP, groups]
     ids = best[:, None, :] * TOP_GROUP + jnp.arange(TOP_GROUP)[:, None]
-    return _first(-found.reshape(rows, -1), ids.reshape(rows, -1), k)
+    return _first(found.reshape(rows, -1), ids.reshape(rows, -1), k)
 
 
-def _of_all_parts(values: jax.Array, ids: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    """The k largest of the largest of each device's part."""
-    values, ids = (jax.lax.all_gather(y, "model", axis=1, tiled=True) for y in (values, ids))
-    return _first(-jax.lax.bitcast_convert_type(values, jnp.int32), ids, k)
-
-
-def _first(keys: jax.Array, ids: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    """Values and ids of the k lowest keys, which are negative bits of values; of equal ones, the lowest ids."""
-    keys, ids = jax.lax.sort((keys, ids), num_keys=2)
-    return jax.lax.bitcast_convert_type(-keys[:, :k], jnp.float32), ids[:, :k]
+def _first(bits: jax.Array, ids: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+    """The k largest bits with their ids; of equal ones, those with the lowest ids."""
+    keys, ids = jax.lax.sort((-bits, ids), num_keys=2)
+    return -keys[:, :k], ids[:, :k]
 
 
 def places_of_ids(features: int, ways: int) -> np.ndarray:

@@ -1,0 +1,54 @@
+"""The stored features of a shard: what must hold of values, ids and numbers of active features."""
+
+import json
+
+import numpy as np
+
+from gleaner_reader.format.errors import ShardError
+from gleaner_reader.run.tensor_shard import SafetensorsShard
+
+from ..architecture.reductions import Reduction
+from ..architecture.sites import Capture
+from ..shards.row_statistics import active_stats
+
+_TOLERANCE = 1e-6
+
+
+def wrong_outputs(shard: SafetensorsShard, capture: Capture) -> list[str]:
+    """A phrase, if the header describes other reductions than the run has."""
+    try:
+        stated = json.loads(shard.metadata.get("outputs", "{}"))
+        wrong = [each.name for each in capture.reductions if not each.facts.items() <= stated[each.name].items()]
+        wrong += stated.keys() - {each.name for each in capture.reductions}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        wrong = [each.name for each in capture.reductions] or ["a reduction"]
+    return [f"describes {wrong[0]} otherwise than the spec and its files"] if wrong else []
+
+
+def wrong_features(shard: SafetensorsShard, reduction: Reduction, layer: int) -> str | None:
+    """What is wrong with the features of a layer, as a phrase; None if nothing is."""
+    name, rows = reduction.name, shard.num_rows
+    try:
+        ids = shard.rows(f"{name}_ids", layer, 0, rows, verify=True).stored
+        active = shard.rows(f"{name}_active", layer, 0, rows, verify=True).stored[:, 0]
+    except ShardError as error:
+        return f"damaged ids or numbers ({str(error).removeprefix(f'{shard.url} ')})"
+    values = shard.rows(name, layer, 0, rows).to_float32()
+    assert reduction.encoder
+    is_used, ordered = ids >= 0, np.sort(ids, axis=1)
+    if ids.min(initial=-1) < -1 or ids.max(initial=-1) >= reduction.encoder.d_sae:
+        return f"ids outside of 0 to {reduction.encoder.d_sae - 1}"
+    if ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any():
+        return "rows with an id twice"
+    if (is_used[:, 1:] & ~is_used[:, :-1]).any() or (values[~is_used] != 0).any():
+        return "padding before a feature, or with a value"
+    if (values < 0).any() or (values[:, 1:] > values[:, :-1]).any():
+        return "values that do not descend to zero"
+    if (is_used.sum(axis=1) != np.minimum(active, reduction.k)).any():
+        return "numbers of active features that contradict the ids"
+    stats = shard.stats.get(f"{name}.{layer}", {})
+    for key, value in active_stats(active, reduction.k).items():
+        stated = stats.get(key)
+        if not isinstance(stated, int | float) or abs(stated - value) > _TOLERANCE * value:
+            return f"wrong statistics ({key} {stated!r:.50}, not {value:.7g})"
+    return None
