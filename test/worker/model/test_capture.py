@@ -164,7 +164,7 @@ def test_a_row_is_copied_to_its_places_in_a_shard_and_nowhere_else(capture_model
     model = capture_models(dtype="int8")
     begins, counts, size = scaled * np.array([9, 1, 7]), scaled * np.array([3, 5, 2]), scaled * 14
     host = run(model, some_samples([*counts, 1]))
-    rows, scale = model.empty(size)
+    rows, scale, _ = model.empty(size, 1)
     row_stats = {site: np.full((len(values), size, 2), 3.5, np.float32) for site, values in rows.items()}
     for site in SITES:
         rows[site][...], scale[site][...] = 77, 7.5

@@ -56,7 +56,7 @@ class ComputedRow:
 
 def stored_of(model, host, b):
     """(rows, scale) of sample b of a computed row, by site."""
-    rows, scale = model.empty(int(host.counts[b]))
+    rows, scale, _ = model.empty(int(host.counts[b]), 1)
     host.store([b], rows, scale, {}, np.array([0]))
     return rows, scale
 

@@ -21,6 +21,7 @@ STORED = {
 # Sums over stored vectors, per layer: of all values, of the L2 norms, the largest magnitude (a maximum), and the number
 # of vectors with a value that is not finite. int8 adds the squares of the rounding errors and of the values.
 STATS = ("sum", "norm_sum", "max_abs", "non_finite")
+MOMENTS = ("sum", "squares")  # of the vectors of a sample, for each value
 INT8_STATS = (*STATS, "squared_error", "squares")
 
 
@@ -100,6 +101,7 @@ class Capture:
     top_k: int = 20  # next tokens of top_tokens and top_logprobs
     generates: bool = False  # tokens too, which need the whole model
     reductions: tuple[Reduction, ...] = ()
+    moments: tuple[tuple[str, tuple[int, ...]], ...] = ()  # the sites and layers whose sums are stored for each sample
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
@@ -109,7 +111,8 @@ class Capture:
     @cached_property
     def computed(self) -> frozenset[str]:
         """The sites that the decoder computes, to store or to reduce them."""
-        return frozenset((*self.sites, *(reduction.site for reduction in self.reductions)))
+        reduced = [reduction.site for reduction in self.reductions]
+        return frozenset((*self.sites, *reduced, *(site for site, _ in self.moments)))
 
     @cached_property
     def _reduced(self) -> dict[str, tuple[Reduction, int, str]]:
@@ -134,10 +137,12 @@ class Capture:
         return tuple((name, layer) for name in self.outputs for layer in self.layers_of(name))
 
     def at(self, layer: int) -> frozenset[str]:
-        """What a block gives: "sites", if it stores one, and the names of reductions."""
+        """What a block gives: "sites", if it stores one, and the names of reductions and moments."""
         inside = [site for site in self.sites if is_inside(site)]
         stores = any(layer in self.layers_of(site) for site in inside)
-        reduced = [each.name for each in self.reductions if is_inside(each.site) and layer in each.layers]
+        forms = [(each.name, each.site, each.layers) for each in self.reductions]
+        forms += [(f"{site} moments", site, layers) for site, layers in self.moments]
+        reduced = [name for name, site, layers in forms if is_inside(site) and layer in layers]
         return frozenset((*(["sites"] if stores else []), *reduced))
 
     @property
@@ -192,6 +197,12 @@ class Capture:
     def row_bytes(self) -> int:
         """The bytes of one stored vector over all outputs and layers, scales included."""
         return sum(len(self.layers_of(name)) * self._vector_bytes(name) for name in self.outputs)
+
+    @property
+    def sample_bytes(self) -> int:
+        """The bytes of the sums of one sample over all sites and layers."""
+        size = STORED["fp32"].itemsize * len(MOMENTS)
+        return sum(len(layers) * size * self.width(site) for site, layers in self.moments)
 
     def _vector_bytes(self, name: str) -> int:
         dtype = self.dtype_of(name)

@@ -20,7 +20,7 @@ from ..records.samples.sample import Reject, Sample
 from ..records.samples.sample_settings import SampleSettings
 from ..records.samples.samples import Documents, make_samples, read_documents
 from ..shards.answers import StoredAnswers
-from ..shards.encode import encode_shard
+from ..shards.encode import encode_shard, moment_tensors
 from ..shards.existing_shards import ExistingShards
 from ..shards.partial import Partials
 from ..shards.plan import Capacity, ShardPlan, plan_shards
@@ -112,9 +112,9 @@ class _Extraction:
         uploads = bucket.checked(self._pipeline.check)  # an upload ends when a stage has failed
         self._uploader = Uploader(work, model, uploads, state, self._existing, self._rejects, self._streams)
         self._pooled = work.spec.selection.is_pool
-        self._window = window_limits(work.spec, model.row_bytes)
+        self._window = window_limits(work.spec, model.row_bytes, model.sample_bytes)
         self._open: dict[int, ShardBuffer] = {}  # by shard number, from the first row to the last
-        window_bytes = min(MAX_WINDOW_BYTES, work.spec.window_tokens * model.row_bytes)
+        window_bytes = min(MAX_WINDOW_BYTES, work.spec.window_tokens * (model.row_bytes + model.sample_bytes))
         window_shards = 1 + window_bytes // work.spec.shard_size_bytes
         self._memory = ShardMemory(work.spec.shard_size_bytes, window_shards, lambda: self._streams.count)
 
@@ -178,7 +178,7 @@ class _Extraction:
     def _plan(self, batches: Iterator[Documents]) -> Generator[ShardPlan | Window]:
         """Plans the shards and the rows of their samples."""
         work, model = self._work, self._model
-        capacity = Capacity(work.spec.shard_size_bytes, model.row_bytes, self._pooled)
+        capacity = Capacity(work.spec.shard_size_bytes, model.row_bytes, self._pooled, model.sample_bytes)
         plans = plan_shards(self._rejects.note(self._samples(batches)), capacity)
         yield from plan_windows(plans, self._window, model.row_limits, self._pooled)
 
@@ -322,7 +322,10 @@ class _Extraction:
             identity = shard_identity(self._work, shard.plan, self._model.fingerprint)
             layers = {site: self._model.capture.layers_of(site) for site in self._model.sites}
             metadata = identity | self._model.described_outputs
-            data = encode_shard(self._work.spec.format, shard.plan, layers, shard.rows, shard.scale, metadata, stats)
+            sums = moment_tensors(self._model.capture, shard.moments)
+            data = encode_shard(
+                self._work.spec.format, shard.plan, layers, shard.rows, shard.scale, metadata, stats, sums
+            )
             encoded = EncodedShard(shard.plan, data)
             self._memory.note_encoded(shard)
             del shard, data

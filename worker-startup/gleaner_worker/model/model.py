@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from ..architecture.config import DecoderConfig
-from ..architecture.sites import ENDS, STORED, Capture
+from ..architecture.sites import ENDS, MOMENTS, STORED, Capture
 from ..code_identity import locked_digest, worker_bundle
 from ..failures import Failure
 from ..spec.spec import Spec
@@ -109,8 +109,13 @@ class Model:
     def row_bytes(self) -> int:
         return self.capture.row_bytes
 
-    def empty(self, rows: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Memory for a shard's rows, {site: [L, rows, D]}, and for int8 their scales, {site: fp32 [L, rows]}.
+    @property
+    def sample_bytes(self) -> int:
+        return self.capture.sample_bytes
+
+    def empty(self, rows: int, samples: int) -> tuple[dict[str, np.ndarray], ...]:
+        """Memory for a shard's rows, {site: [L, rows, D]}, for int8 their scales, {site: fp32 [L, rows]}, and for
+        moments {"SITE.sum", "SITE.squares": fp32 [L, samples, D]}.
 
         The values are arbitrary, and may be those of an earlier shard.
         """
@@ -122,6 +127,11 @@ class Model:
                 site: empty(shape[:2], np.dtype(np.float32))
                 for site, shape in shapes.items()
                 if capture.dtype_of(site) == "int8"
+            },
+            {
+                f"{site}.{kind}": empty((len(layers), samples, capture.width(site)), np.dtype(np.float32))
+                for site, layers in capture.moments
+                for kind in MOMENTS
             },
         )
 

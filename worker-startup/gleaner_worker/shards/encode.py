@@ -3,12 +3,14 @@
 import json
 import os
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
 from gleaner_reader.format.checksums import as_text, crc32c
 from gleaner_reader.format.convert import TYPES
 
+from ..architecture.sites import MOMENTS, Capture
 from .index import index_tensors
 from .pickle_shard import encode_pickle
 from .plan import ShardPlan
@@ -32,13 +34,14 @@ def encode_shard(
     scale: dict[str, np.ndarray],
     identity: dict[str, str],
     stats: dict[str, dict],
+    sums: Mapping[str, np.ndarray] = MappingProxyType({}),
     threads: int | None = None,
 ) -> ShardBytes:
     """Encodes the shard in `file_format`: "safetensors", "safetensors.zst" or "pkl.gz".
 
     layers: site -> its layers. rows: site -> [L, rows, width] as stored, contiguous; no copy is made. scale: site ->
-    [L, rows] fp32, for int8 only. identity: the metadata of the shard. stats: `{site}.{layer}` -> statistics. The file
-    holds both for readers.
+    [L, rows] fp32, for int8 only. identity: the metadata of the shard. stats: `{site}.{layer}` -> statistics. sums: of moments, as
+    moment_tensors gives them. The file holds all of them for readers.
     """
     threads = threads or os.cpu_count() or 1
     metadata = identity | {"stats": json.dumps(stats, separators=(",", ":"))}
@@ -46,7 +49,7 @@ def encode_shard(
         ((site, values),) = rows.items()
         metadata |= {"site": site, "d_model": str(values.shape[-1]), "dtype": values.dtype.name}
         return ShardBytes(encode_pickle(plan, dict(zip(layers[site], values, strict=True)), metadata, threads))
-    tensors = shard_tensors(plan, layers, rows, scale)
+    tensors = shard_tensors(plan, layers, rows, scale) | dict(sums)
     checksums = dict(
         zip(tensors, checksums_of([bytes_of(tensor) for tensor in tensors.values()], threads), strict=True)
     )
@@ -74,6 +77,16 @@ def shard_tensors(
     for site, values in rows.items():
         tensors |= {f"{site}.{layer}": values[number] for number, layer in enumerate(layers[site])}
     return tensors
+
+
+def moment_tensors(capture: Capture, moments: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The sums of samples by the names of their tensors, such as resid_post.12.squares [samples, D]."""
+    return {
+        f"{site}.{layer}.{kind}": moments[f"{site}.{kind}"][place]
+        for site, layers in capture.moments
+        for place, layer in enumerate(layers)
+        for kind in MOMENTS
+    }
 
 
 def _layout(tensors: dict[str, np.ndarray], metadata: dict[str, str]) -> tuple[bytes, dict[str, np.ndarray]]:

@@ -50,7 +50,11 @@ class Partials:
 
     def save(self, shards: Iterable[ShardBuffer]) -> None:
         """Stores the finished samples. The computation may continue, because finished samples do not change."""
-        parts = [(shard, part) for shard in shards for part in _parts_to_save(shard, self._model.row_bytes)]
+        parts = [
+            (shard, part)
+            for shard in shards
+            for part in _parts_to_save(shard, self._model.row_bytes, self._model.sample_bytes)
+        ]
         if parts:
             with ThreadPoolExecutor(_PARALLEL, "partial") as pool:
                 list(pool.map(lambda part: self._save(*part), parts))
@@ -68,6 +72,7 @@ class Partials:
         tensors = {"samples": part} | {f"rows.{site}": _gather(rows, spans) for site, rows in shard.rows.items()}
         tensors |= {f"scale.{site}": _gather(scale, spans) for site, scale in shard.scale.items()}
         tensors |= {f"row_stats.{site}": _gather(stats, spans) for site, stats in shard.row_stats.items()}
+        tensors |= {f"moments.{name}": array[:, part] for name, array in shard.moments.items()}
         tensors |= {f"sums.{site}": sums[part] for site, sums in shard.sums.items()}
         attempt = {"run": self._work.run, "epoch": str(self._work.epoch)}
         try:
@@ -94,7 +99,8 @@ class Partials:
 
     def _limit(self, shard: ShardBuffer) -> int:
         """An upper bound for the size of a partial of the shard, in bytes."""
-        stats = sum(array.nbytes for arrays in (shard.row_stats, shard.sums) for array in arrays.values())
+        of_samples = (shard.row_stats, shard.sums, shard.moments)
+        stats = sum(array.nbytes for arrays in of_samples for array in arrays.values())
         return shard.plan.rows * self._model.row_bytes + stats + 8 * len(shard.done) + (1 << 20)
 
     def _put(self, shard: ShardBuffer, tensors: dict[str, np.ndarray]) -> None:
@@ -107,6 +113,7 @@ class Partials:
         places = {f"rows.{site}": (array, (len(array), vectors)) for site, array in shard.rows.items()}
         places |= {f"scale.{site}": (array, (len(array), vectors)) for site, array in shard.scale.items()}
         places |= {f"row_stats.{site}": (array, (len(array), vectors)) for site, array in shard.row_stats.items()}
+        places |= {f"moments.{name}": (array, (len(array), len(part))) for name, array in shard.moments.items()}
         places |= {f"sums.{site}": (array, (len(part), array.shape[1])) for site, array in shard.sums.items()}
         for name, (array, first) in places.items():
             if tensors[name].shape != (*first, *array.shape[2:]) or tensors[name].dtype != array.dtype:
@@ -114,6 +121,9 @@ class Partials:
         for name, (array, _) in places.items():
             if name.startswith("sums."):
                 array[part] = tensors[name]
+                continue
+            if name.startswith("moments."):
+                array[:, part] = tensors[name]
                 continue
             begin = 0
             for span in spans:
@@ -124,10 +134,10 @@ class Partials:
             done[part] = True
 
 
-def _parts_to_save(shard: ShardBuffer, row_bytes: int) -> list[np.ndarray]:
+def _parts_to_save(shard: ShardBuffer, row_bytes: int, sums_bytes: int) -> list[np.ndarray]:
     """The positions of the samples that are done and not saved yet, int64, in parts of at most _PART_BYTES."""
     due = np.flatnonzero(shard.done & ~shard.saved)
-    ends = np.cumsum(np.diff(shard.plan.row_offsets)[due] * row_bytes)
+    ends = np.cumsum(np.diff(shard.plan.row_offsets)[due] * row_bytes + sums_bytes)
     parts = []
     begin = 0
     while begin < len(due):

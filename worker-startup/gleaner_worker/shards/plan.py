@@ -26,10 +26,11 @@ class Capacity:
     shard_bytes: int
     row_bytes: int  # of one stored vector in every layer and site, scales included
     pooled: bool = False  # one row for each sample or span, over several tokens
+    sums_bytes: int = 0  # of one sample's sums in every layer and site
 
     def sample_bytes(self, sample: Sample) -> int:
-        """The size of the sample's rows and of its part of the index."""
-        return row_count(sample, self.pooled) * self.row_bytes + sample.index_bytes
+        """The size of the sample's rows and sums, and of its part of the index."""
+        return row_count(sample, self.pooled) * self.row_bytes + self.sums_bytes + sample.index_bytes
 
 
 @dataclass(frozen=True)

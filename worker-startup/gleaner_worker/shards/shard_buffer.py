@@ -20,14 +20,15 @@ class ShardBuffer:
     scale: dict[str, np.ndarray]  # site -> [L, R] fp32, for int8 alone
     row_stats: dict[str, np.ndarray]  # site -> [L, R, 2] fp32, the L2 norm and the largest magnitude of each vector
     sums: dict[str, np.ndarray]  # site -> [samples, L, K] fp64, columns as the model names them
+    moments: dict[str, np.ndarray]  # "SITE.sum" and "SITE.squares" -> [L, samples, D] fp32
     done: np.ndarray  # bool [samples]
     saved: np.ndarray  # bool [samples]: in a partial already
 
 
 def start_shard(plan: ShardPlan, model: Model) -> ShardBuffer:
     """Allocates the buffer of a planned shard, without any finished sample."""
-    rows, scale = model.empty(plan.rows)
     count = len(plan.samples)
+    rows, scale, moments = model.empty(plan.rows, count)
     capture = model.capture
     return ShardBuffer(
         plan,
@@ -38,6 +39,7 @@ def start_shard(plan: ShardPlan, model: Model) -> ShardBuffer:
             name: np.zeros((count, len(capture.layers_of(name)), len(capture.stats_columns(name))))
             for name in capture.with_stats
         },
+        moments,
         done=np.zeros(count, bool),
         saved=np.zeros(count, bool),
     )
@@ -46,6 +48,7 @@ def start_shard(plan: ShardPlan, model: Model) -> ShardBuffer:
 def put_samples(shard: ShardBuffer, positions: Sequence[int], host: HostRow, samples: Sequence[int]) -> None:
     """Copies the vectors and sums of these samples of a computed row to these samples of the shard, in order."""
     host.store(samples, shard.rows, shard.scale, shard.row_stats, shard.plan.row_offsets[positions])
+    host.store_moments(samples, shard.moments, np.asarray(positions))
     for site, sums in host.sums(samples).items():
         shard.sums[site][positions] = sums.swapaxes(0, 1)
     shard.done[positions] = True

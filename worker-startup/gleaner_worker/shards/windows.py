@@ -22,6 +22,7 @@ class WindowLimits:
 
     tokens: int
     vectors: int
+    samples: int = 1 << 30
 
 
 @dataclass(slots=True)
@@ -47,9 +48,10 @@ class Window:
         return sorted({place.shard for row in self.rows for place in row})
 
 
-def window_limits(spec: Spec, row_bytes: int) -> WindowLimits:
-    """row_bytes: the size of one stored vector in every layer and site."""
-    return WindowLimits(spec.window_tokens, max(1, MAX_WINDOW_BYTES // row_bytes))
+def window_limits(spec: Spec, row_bytes: int, sums_bytes: int) -> WindowLimits:
+    """row_bytes, sums_bytes: the size of one stored vector, and of the sums of a sample, in every layer and site."""
+    vectors, samples = (max(1, MAX_WINDOW_BYTES // max(size, 1)) for size in (row_bytes, sums_bytes))
+    return WindowLimits(spec.window_tokens, vectors, samples)
 
 
 def plan_windows(
@@ -63,7 +65,11 @@ def plan_windows(
         yield plan
         for position, sample in enumerate(plan.samples):
             more_tokens, more_vectors = len(sample.token_ids), row_count(sample, pooled)
-            while places and (tokens + more_tokens > window.tokens or vectors + more_vectors > window.vectors):
+            while places and (
+                tokens + more_tokens > window.tokens
+                or vectors + more_vectors > window.vectors
+                or len(places) >= window.samples
+            ):
                 end = _fullest_end(sizes, row)
                 yield _packed(places[:end], sizes[:end], row)
                 places, sizes = places[end:], sizes[end:]

@@ -8,7 +8,7 @@ from typing import Any
 from ..architecture.sites import SITES
 from ..failures import Failure
 from .selections import SPEC_KEYS, parse_spans, parse_tokens
-from .spec import RecordSpec, ReductionSpec, Spec
+from .spec import MomentSpec, RecordSpec, ReductionSpec, Spec
 
 
 def read_spec(text: str) -> Spec:
@@ -46,6 +46,9 @@ def parse_spec(raw: object) -> Spec:
         values[key] = [
             ReductionSpec(**{name: _hashable(each) for name, each in entry.items()}) for entry in values[key]
         ]
+    if moments := values["moments"]:
+        sites = tuple(site for site in SITES if site in moments["sites"])
+        values["moments"] = MomentSpec(sites, _hashable(moments.get("layers")))
     values["shard_size_bytes"] = max(1, int(values["shard_size_gb"] * 1_000_000_000))
     fields: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list | tuple) else value for key, value in values.items()
@@ -135,6 +138,13 @@ def _is_entries(*own: str) -> Callable[[object], bool]:
     return lambda value: _is_list(value, is_entry, 0)
 
 
+def _is_moments(value: object) -> bool:
+    if not isinstance(value, dict) or not {"sites"} <= value.keys() <= {"sites", "layers"}:
+        return False
+    layers = value.get("layers")
+    return _is_each_once(value["sites"], SITES.__contains__) and (layers is None or _is_layers(layers))
+
+
 def _is_layers(value: object) -> bool:
     return _is_list(value, _whole(0, 9999)) or (
         isinstance(value, str) and re.fullmatch(r"all|[0-9]{1,4}-[0-9]{1,4}", value) is not None
@@ -189,6 +199,7 @@ _OWN: dict[str, tuple[Callable[[Any], bool], str]] = {
         "a list of names, each once, without control characters",
     ),
     "encoder": (_is_text, "a name"),
+    "moments": (_is_moments, "sites, and layers"),
     "features": (_is_entries("k"), f"{_ENTRIES} of an autoencoder, and k"),
     "project": (_is_entries("dtype"), f"{_ENTRIES} of a matrix, and dtype"),
     "variables": (

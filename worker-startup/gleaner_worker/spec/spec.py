@@ -7,7 +7,7 @@ from typing import Any
 
 from ..architecture.config import DecoderConfig
 from ..architecture.reductions import Reduction
-from ..architecture.sites import Capture
+from ..architecture.sites import Capture, layers_with_site
 from ..failures import Failure
 from .selections import Spans, TokenSelection, parse_tokens, span_sources
 
@@ -43,6 +43,14 @@ class ReductionSpec:
 
 
 @dataclass(frozen=True)
+class MomentSpec:
+    """The sites and layers whose sums the run stores; layers None: those of the run."""
+
+    sites: tuple[str, ...]  # in the order of SITES
+    layers: str | tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
 class Spec:
     """The keys of the spec, as docs/run-spec.md describes them."""
 
@@ -71,6 +79,7 @@ class Spec:
     generate: Mapping[str, int] | None = None  # max_new_tokens, and the temperature 0
     features: tuple[ReductionSpec, ...] = ()
     project: tuple[ReductionSpec, ...] = ()
+    moments: MomentSpec | None = None
 
     @property
     def reductions(self) -> tuple[ReductionSpec, ...]:
@@ -122,10 +131,15 @@ def capture_of(
     spec: Spec, config: DecoderConfig, layers: tuple[int, ...], reductions: tuple[Reduction, ...] = ()
 ) -> Capture:
     """The vectors that a run stores. layers: those that resolve_layers gives."""
-    return Capture(config, layers, spec.sites, mode_of(spec), spec.dtype, spec.top_k, spec.generates, reductions)
+    moments: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    if spec.moments:
+        chosen = resolve_layers(spec, config.num_layers, spec.moments)
+        moments = tuple((site, layers_with_site(config, site, chosen)) for site in spec.moments.sites)
+    mode = mode_of(spec)
+    return Capture(config, layers, spec.sites, mode, spec.dtype, spec.top_k, spec.generates, reductions, moments)
 
 
-def resolve_layers(spec: Spec, num_layers: int, of: ReductionSpec | None = None) -> tuple[int, ...]:
+def resolve_layers(spec: Spec, num_layers: int, of: ReductionSpec | MomentSpec | None = None) -> tuple[int, ...]:
     """The layers to store, of the run or of a reduction, ascending, without repeats; raises Failure("model") when the
     model lacks a layer."""
     layers = spec.layers if of is None or of.layers is None else of.layers

@@ -1,17 +1,20 @@
-"""The stored features of a shard: what must hold of values, ids and numbers of active features."""
+"""The reductions of a shard: what must hold of its features and of its sums."""
 
 import json
 
 import numpy as np
 
+from gleaner_reader.format.convert import Rows
 from gleaner_reader.format.errors import ShardError
 from gleaner_reader.run.tensor_shard import SafetensorsShard
 
 from ..architecture.reductions import Reduction
-from ..architecture.sites import Capture
+from ..architecture.sites import MOMENTS, Capture
 from ..shards.row_statistics import active_stats
 
 _TOLERANCE = 1e-6
+_SUMS_TOLERANCE = 1e-4  # of sums in fp32
+_ROWS_TOLERANCE = 1e-2  # of rows as rounded to the stored type
 
 
 def wrong_outputs(shard: SafetensorsShard, capture: Capture) -> list[str]:
@@ -51,4 +54,26 @@ def wrong_features(shard: SafetensorsShard, reduction: Reduction, layer: int) ->
         stated = stats.get(key)
         if not isinstance(stated, int | float) or abs(stated - value) > _TOLERANCE * value:
             return f"wrong statistics ({key} {stated!r:.50}, not {value:.7g})"
+    return None
+
+
+def wrong_moments(shard: SafetensorsShard, name: str, row_offsets: np.ndarray, rows: Rows | None) -> str | None:
+    """What is wrong with the sums of the samples, as a phrase; rows: those that the shard stores too."""
+    try:
+        total, squares = (shard.tensor(f"{name}.{kind}", verify=True).astype(np.float64) for kind in MOMENTS)
+    except ShardError as error:
+        return f"that are damaged ({str(error).removeprefix(f'{shard.url} ')})"
+    if not (np.isfinite(total).all() and np.isfinite(squares).all()):
+        return "that are not finite"
+    counts = np.diff(row_offsets)[:, None]
+    if (counts * squares * (1 + _SUMS_TOLERANCE) < total**2).any():
+        return "whose squares are too small for their sums"
+    if rows is None:
+        return None
+    values = rows.to_float32().astype(np.float64)
+    for power, found in ((1, total), (2, squares)):
+        wanted = np.add.reduceat(values**power, row_offsets[:-1], axis=0) if len(total) else total
+        size = np.add.reduceat(np.abs(values) ** power, row_offsets[:-1], axis=0) if len(total) else total
+        if (np.abs(found - wanted) > _ROWS_TOLERANCE * size.max(initial=0)).any():
+            return "that are not those of its rows"
     return None

@@ -9,7 +9,8 @@ from gleaner_reader.format.files import open_file
 from gleaner_reader.format.index import INDEX, read_index
 from gleaner_reader.run.tensor_shard import SafetensorsShard
 
-from .reductions import wrong_features, wrong_outputs
+from ..architecture.sites import MOMENTS
+from .reductions import wrong_features, wrong_moments, wrong_outputs
 from .shard_content import Expectation, ShardContent, contradictions, wrong_values
 from .statistics import LayerStatistics
 
@@ -35,6 +36,12 @@ def read_tensors(path: str, metadata: dict[str, str], expect: Expectation, conte
     for name, layer in expect.capture.names:
         if name in expect.capture.with_stats:
             _check_layer(shard, name, layer, expect.capture.dtype_of(name) == "int8", index.positions, content)
+    for site, layers in expect.capture.moments:
+        for layer in layers:
+            rows = shard.rows(site, layer, 0, shard.num_rows) if (site, layer) in shard.names else None
+            if problem := wrong_moments(shard, f"{site}.{layer}", index.row_offsets, rows):
+                content.problems.append(f"has moments of {site}.{layer} {problem}")
+                content.has_wrong_values = True
     content.problems += wrong_outputs(shard, expect.capture)
     for reduction in expect.capture.reductions:
         for layer in reduction.layers if reduction.encoder else ():
@@ -86,6 +93,9 @@ def _expected_tensors(metadata: dict[str, str], expect: Expectation) -> dict[str
         expected[f"{site}.{layer}"] = (_STORED_AS[dtype], [rows, expect.capture.width(site)])
         if dtype == "int8":
             expected[f"{site}.{layer}.scale"] = ("F32", [rows])
+    for site, layers in expect.capture.moments:
+        size = [samples, expect.capture.width(site)]
+        expected |= {f"{site}.{layer}.{kind}": ("F32", size) for layer in layers for kind in MOMENTS}
     return expected
 
 

@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...architecture.sites import STORED, Capture
+from ...architecture.sites import MOMENTS, STORED, Capture
 from ..weights.cpu import to_bits
 from .decoder import OF_LOGITS, pick_tokens, run_blocks
 from .reduce import reduce
+from .row_selection import NO_TOKEN, samples_with_moments
 from .rows import Rows
 from .split import Split
 from .tuning import Tuning
@@ -32,10 +33,10 @@ def compute_step(
     tuning: Tuning,
     split: Split = Split(),  # noqa: B008 - immutable
 ) -> dict[str, dict[str, list[jax.Array]]]:
-    """Computes one step: {"rows": {output: [L, R, W, D]}, "stats": {output: fp32 [L, R, W, K]}} and, for int8,
-    "scale": {output: fp32 [L, R, W]}, each as a list of pieces of consecutive layers of the output, which is a site or
-    of a reduction. D is its width, and this device's part of it where devices share a copy of the weights. Ids and
-    numbers of features have no stats.
+    """Computes one step: {"rows": {output: [L, R, W, D]}, "stats": {output: fp32 [L, R, W, K]}}, for int8 "scale":
+    {output: fp32 [L, R, W]}, and for moments "sum" and "squares": {site: fp32 [L, R, samples, D]}, each as a list of
+    pieces of consecutive layers. An output is a site, or of a reduction. D is its width, and this device's part of it
+    where devices share a copy of the weights. Features have no stats.
 
     By mode, vector w of row r is:
     all: token w (W = T); the mode ignores picks.
@@ -48,6 +49,7 @@ def compute_step(
     sites would disagree on a bf16 number, and infinities of fp16 would stay undetected.
     """
 
+    member = _members(rows, picks, capture.mode) if capture.moments else None
     picked = cast(jax.Array, picks) if capture.mode == "rows" else None
 
     def select(site, x):
@@ -55,24 +57,32 @@ def compute_step(
         return _select(x, picks, mode)
 
     def emit(found, layer, kept):
-        stored = {site: x for site, x in found.items() if any(each in capture.layers_of(site) for each in kept)}
         selected = {site: select(site, x) for site, x in found.items()}  # XLA drops what nothing uses
-        values = {site: selected[site] for site in stored if site in capture.sites}
+        values = {
+            site: x
+            for site, x in selected.items()
+            if site in capture.sites and not set(kept).isdisjoint(capture.layers_of(site))
+        }
         for reduction in capture.reductions:
             if reduction.site in found and not set(kept).isdisjoint(reduction.layers):
                 values |= reduce(selected[reduction.site], reduction, params, layer, kept, split)
-        return {name: _store(name, x, capture, tuning, split) for name, x in values.items()}
+        stored = {name: _store(name, x, capture, tuning, split) for name, x in values.items()}
+        for site, layers in capture.moments:
+            if site in found and not set(kept).isdisjoint(layers):
+                stored[f"{site} moments"] = _moments(selected[site], member, split)
+        return stored
 
     pieces = run_blocks(params, rows, capture, emit, tuning, split, picked)
     output: dict[str, dict[str, list[jax.Array]]] = {}
-    for name in capture.outputs:
-        own = capture.layers_of(name)
+    layers_by_name = {name: capture.layers_of(name) for name in capture.outputs}
+    layers_by_name |= {f"{site} moments": layers for site, layers in capture.moments}
+    for name, own in layers_by_name.items():
         for layers, found in pieces:
             places = [place for place, layer in enumerate(layers) if layer in own]
             if name in found and places:
                 for part, y in found[name].items():
                     chosen = y if len(places) == len(layers) else y[np.asarray(places)]
-                    output.setdefault(part, {}).setdefault(name, []).append(chosen)
+                    output.setdefault(part, {}).setdefault(name.removesuffix(" moments"), []).append(chosen)
     return output
 
 
@@ -109,16 +119,33 @@ def _means(x, picked, pools):
         return _pooled(jnp.add, 0, x, picked, pools) / jnp.maximum(counts, 1)
     place = jnp.arange(x.shape[1])
     member = (pools[:, :, :1] <= place) & (place < pools[:, :, 1:]) & picked[:, None, :]  # [R, W, T]
+    return _totals(jnp.where(picked[:, :, None], x, 0), member) / jnp.maximum(member.sum(axis=2), 1)[:, :, None]
+
+
+def _totals(x, member):
+    """fp32 [R, P, D]: the sums of the vectors x [R, W, D] of each part, bool [R, P, W]; NaN with a broken vector."""
     broken = ~jnp.isfinite(x).all(axis=2)
-    # One product adds up all pools. Infinities are left out: 0 times infinity would turn the other sums into NaN.
+    # One product adds up all parts. Infinities are left out: 0 times infinity would turn the other sums into NaN.
     total = jnp.einsum(
-        "rwt,rtd->rwd",
+        "rpw,rwd->rpd",
         member.astype(jnp.float32),
-        jnp.where((picked & ~broken)[:, :, None], x, 0),
+        jnp.where(broken[:, :, None], 0, x),
         precision=jax.lax.Precision.HIGHEST,
     )
-    mean = total / jnp.maximum(member.sum(axis=2), 1)[:, :, None]
-    return jnp.where((member & broken[:, None, :]).any(axis=2)[:, :, None], jnp.nan, mean)
+    return jnp.where((member & broken[:, None, :]).any(axis=2)[:, :, None], jnp.nan, total)
+
+
+def _members(rows: Rows, picks, mode: str):
+    """bool [R, samples, W]: whether vector w belongs to a sample of its row."""
+    samples, owners = jnp.arange(1, samples_with_moments(rows.segments.shape[1]) + 1), rows.segments
+    if mode == "rows":
+        owners = jnp.where(picks == NO_TOKEN, 0, jnp.take_along_axis(owners, jnp.maximum(picks, 0), axis=1))
+    return owners[:, None, :] == samples[:, None]
+
+
+def _moments(x, member, split: Split) -> dict[str, jax.Array]:
+    """MOMENTS of each sample, fp32 [R, samples, D] of this device's part of D, of the vectors x [R, W, D]."""
+    return {name: _own_part(_totals(y, member), split) for name, y in zip(MOMENTS, (x, x * x), strict=True)}
 
 
 def _store(name: str, x, capture: Capture, tuning: Tuning, split: Split) -> dict[str, jax.Array]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gleaner_reader.format.convert import Rows
 
-from ...architecture.sites import COMPUTED, STATS, Capture
+from ...architecture.sites import COMPUTED, MOMENTS, STATS, Capture
 from ...failures import Failure, OutOfMemory
 from .program import is_out_of_memory
 
@@ -89,18 +89,21 @@ class HostRow:
         self._capture = capture
         self._ends = np.cumsum(counts)  # of the vectors of each sample
         held = {kind: {site: _of_row(each, row) for site, each in sites.items()} for kind, sites in parts.items()}
+        of_moments = dict(capture.moments)
         for kind, sites in held.items():
             for site, each in sites.items():
                 # `_fold` counts the vectors that are not finite, so the device has no such column.
                 stats = len(capture.stats_columns(site)) - 1
-                width = {"rows": capture.width(site), "scale": 1, "stats": stats}[kind]
-                _check_whole(each, len(capture.layers_of(site)) * width, f"{kind} of {site}")
-        self._values, self._scale = _as_integers(held["rows"]), _as_integers(held.get("scale", {}))
+                width = {"scale": 1, "stats": stats}.get(kind, capture.width(site))
+                layers = of_moments[site] if kind in MOMENTS else capture.layers_of(site)
+                _check_whole(each, len(layers) * width, f"{kind} of {site}")
+        self._values, self._scale = _as_integers(held.get("rows", {})), _as_integers(held.get("scale", {}))
+        self._moments = {f"{site}.{kind}": held[kind][site] for site in of_moments for kind in MOMENTS}
         # fp32 [L, stored vectors, K] of all layers.
         self._stats = {
             site: np.concatenate([part.data[:, : self._ends[-1]] for part in of_site])
             for site, of_site in held.get("stats", {}).items()
-        } | {name: self._stats_of_values(name) for name in set(capture.with_stats) - set(capture.with_device_stats)}
+        } | {name: self._stats_of_values(name) for name in capture.with_stats if name not in capture.with_device_stats}
 
     def _stats_of_values(self, name: str) -> np.ndarray:
         """fp32 [L, stored vectors, 3], of values that descend to 0. Sums in fp64, so that no processor rounds another
@@ -136,6 +139,13 @@ class HostRow:
                     for source, target in places:
                         part.copy(raw, source, target)
 
+    def store_moments(self, samples: Sequence[int], moments: dict[str, np.ndarray], positions: np.ndarray) -> None:
+        """Copies the sums of each sample to its position in the targets, {"SITE.sum", "SITE.squares": fp32
+        [L, samples, D]}."""
+        for name, array in moments.items():
+            for part in self._moments[name]:
+                part.copy(array, np.asarray(samples), positions)
+
     def sums(self, samples: Sequence[int]) -> dict[str, np.ndarray]:
         """Statistics of each sample by site, fp64 [L, samples, K]: columns as Capture.stats_columns, over its
         vectors."""
@@ -146,7 +156,7 @@ class HostRow:
         number of such vectors in the row. None when all values are finite."""
         broken = {site: ~np.isfinite(stats[:, :, _MAX_ABS]) for site, stats in self._stats.items()}
         if not any(marks.any() for marks in broken.values()):
-            return None
+            return self._non_finite_moments()
         names = {(site, layer): index for site in broken for index, layer in enumerate(self._capture.layers_of(site))}
         for layer in sorted({layer for _, layer in names}):
             for site in (*COMPUTED, *self._capture.with_stats):
@@ -154,6 +164,18 @@ class HostRow:
                     first = int(np.flatnonzero(marks)[0])
                     return site, layer, int(np.searchsorted(self._ends, first, "right")), int(marks.sum())
         raise AssertionError("a mark belongs to a site and a layer")
+
+    def _non_finite_moments(self) -> tuple[str, int, int, int] | None:
+        """The same of moments, with the number of samples. A vector that is not finite makes all squares NaN."""
+        for site, layers in self._capture.moments:
+            broken = np.zeros((len(layers), len(self.counts)), bool)
+            for part in self._moments[f"{site}.squares"]:
+                values = part.data[:, : len(self.counts)]
+                broken[part.layer : part.layer + len(values)] |= ~np.isfinite(values).all(axis=2)
+            if broken.any():
+                place = int(broken.any(axis=1).argmax())
+                return site, layers[place], int(broken[place].argmax()), int(broken[place].sum())
+        return None
 
     @cached_property
     def _sums(self) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from ...architecture.config import DecoderConfig
-from ...architecture.sites import Capture
+from ...architecture.sites import MOMENTS, Capture
 from ...failures import Failure
 from ...spec.selections import POOLS
 from ..weights.mesh import Layout, parameter_specs
@@ -137,10 +137,15 @@ def _over_devices(capture: Capture, layout: Layout, specs: dict, tuning: Tuning)
     output = PartitionSpec(None, "data")
     parts = PartitionSpec(None, "data", None, "model")
     outputs: dict[str, Any] = {"stats": output} if capture.with_device_stats else {}
-    outputs["rows"] = {
-        name: parts if layout.model > 1 and capture.width(name) % layout.model == 0 else output
-        for name in capture.outputs
-    }
+    if capture.outputs:
+        outputs["rows"] = {
+            name: parts if layout.model > 1 and capture.width(name) % layout.model == 0 else output
+            for name in capture.outputs
+        }
+    for kind in MOMENTS if capture.moments else ():
+        outputs[kind] = {
+            site: parts if capture.width(site) % layout.model == 0 else output for site, _ in capture.moments
+        }
     if any(capture.dtype_of(name) == "int8" for name in capture.outputs):
         outputs["scale"] = output
     return jax.jit(

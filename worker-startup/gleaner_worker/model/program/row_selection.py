@@ -11,6 +11,8 @@ from ...spec.selections import POOLS, TokenSelection
 from ...spec.spec import Spec, mode_of
 from .rows import RowLimits, Rows, row_length
 
+NO_TOKEN = -1  # a pick of padding
+
 
 class SelectedTokens(Protocol):
     """A sample as the model takes it."""
@@ -38,18 +40,23 @@ def stored_width(spec: Spec, row_tokens: int, max_length: int) -> int:
     """
     if mode_of(spec) == "all":
         return row_tokens
-    return min(row_tokens, max_samples(row_tokens) * most_rows(spec.selection, max_length))
+    return min(row_tokens, max_samples(row_tokens, spec) * most_rows(spec.selection, max_length))
 
 
 def row_limits(spec: Spec, max_length: int) -> RowLimits:
     """The limits of a row in a run whose samples have at most `max_length` tokens."""
     tokens = row_length(spec.row_tokens, max_length)
-    return RowLimits(tokens, max_samples(tokens), stored_width(spec, tokens, max_length))
+    return RowLimits(tokens, max_samples(tokens, spec), stored_width(spec, tokens, max_length))
 
 
-def max_samples(row_tokens: int) -> int:
+def max_samples(row_tokens: int, spec: Spec) -> int:
     """The most samples of a row."""
-    return row_tokens // 8
+    return samples_with_moments(row_tokens) if spec.moments else row_tokens // 8
+
+
+def samples_with_moments(row_tokens: int) -> int:
+    """Fewer, because a row returns two vectors for each."""
+    return row_tokens // 32
 
 
 @lru_cache(maxsize=1024)
@@ -87,7 +94,7 @@ def make_inputs(
     """The rows and picks that capture.compute_step takes, for up to `height` rows; further rows are padding."""
     shape = (height, row_tokens)
     token_ids, segments, positions = (np.zeros(shape, np.int32) for _ in range(3))
-    picks = np.zeros((height, width if mode == "rows" else 0), np.int32)
+    picks = np.full((height, width if mode == "rows" else 0), NO_TOKEN, np.int32)
     pooled, pools = np.zeros(shape, bool), np.zeros((height, width, 2), np.int32)
     for r, samples in enumerate(rows):
         lengths = [len(sample.token_ids) for sample in samples]
