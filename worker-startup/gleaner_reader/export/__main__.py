@@ -96,7 +96,7 @@ def _export(run: Run, args: argparse.Namespace, progress: Callable[[int, int], N
         return speculators.to_speculators(run, args.output, args.layers, progress=progress)
     if args.layer is None:
         raise ValueError(f"--to {args.to} exports one layer: pass --layer")
-    if args.site is None and len(run.sites) > 1 or args.site not in (None, *run.sites):
+    if run.sites and (args.site is None and len(run.sites) > 1 or args.site not in (None, *run.sites)):
         raise ValueError(f"it has the sites {', '.join(run.sites)}: pass one of them, such as --site {run.sites[0]}")
     write, more = _writer(run, args)
     return write(run, args.output, args.layer, args.site, dtype=args.dtype, progress=progress, **more)

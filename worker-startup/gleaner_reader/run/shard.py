@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
+
 from ..format.convert import Rows, check_kind, finish
 from ..format.errors import ShardError
 from ..format.files import PARALLEL
@@ -14,6 +16,13 @@ from ..format.seekable import File
 from ..shuffle.batches import Batches
 from ..shuffle.source import ShardSource
 from .shards import Shards
+
+# The fields that the reader needs of an output of each kind. Other kinds are those of later releases.
+_FIELDS: dict[str, dict[str, type]] = {
+    "features": {"site": str, "d_sae": int, "k": int},
+    "project": {"site": str, "k": int},
+}
+_MAX_WIDTH = 1 << 24  # ids beyond are no exact fp32
 
 
 class Shard(ShardSource):
@@ -74,7 +83,7 @@ class Shard(ShardSource):
     @property
     def dtype(self) -> str:
         """The type of the first site."""
-        return next(iter(self.dtypes.values()))
+        return self.dtypes[self._first_site]
 
     @property
     def widths(self) -> dict[str, int]:
@@ -84,7 +93,16 @@ class Shard(ShardSource):
     @property
     def d_model(self) -> int:
         """The values of one row of the first site."""
-        return next(iter(self.names.values()))[1]
+        return self.widths[self._first_site]
+
+    @property
+    def _first_site(self) -> str:
+        return self.sites[0] if self.sites else self.site(None)
+
+    @property
+    def moments(self) -> dict[tuple[str, int], int]:
+        """(site, layer) -> width, where the sums of each sample are stored; `Run.moments` adds them up."""
+        return {}
 
     @property
     def num_rows(self) -> int:
@@ -110,6 +128,18 @@ class Shard(ShardSource):
     def stats(self) -> dict[str, dict[str, float]]:
         """Statistics of each `{site}.{layer}`: mean, norm (the mean L2 norm of a row), max_abs, non_finite."""
         return self._json("stats")
+
+    @cached_property
+    def outputs(self) -> dict[str, dict]:
+        """What the run computed from its activations: `{name: {"kind": "features", "site", "d_sae", "k", …}}`."""
+        outputs = self._json("outputs")
+        for name, output in outputs.items():
+            fields = output if isinstance(output, dict) else {}
+            for key, kind in ({"kind": str} | _FIELDS.get(str(fields.get("kind")), {})).items():
+                value = fields.get(key)
+                if type(value) is not kind or (type(value) is int and not 0 < value <= _MAX_WIDTH):
+                    raise ShardError(f"{self.url} cannot be read: the {key} of its output {name:.50} is {value!r:.50}")
+        return outputs
 
     def block_rows(self, site: str) -> int:
         """Rows of one compressed block: to read one row costs as much as to read the whole block."""
@@ -165,6 +195,10 @@ class Shard(ShardSource):
         """Shuffled rows of one layer, for training: arrays [batch_rows, width]. See Batches for the options."""
         return Shards(self.url, (self,)).batches(layer, site, **options)
 
+    def tensor(self, name: str, begin: int = 0, end: int | None = None, verify: bool = False) -> np.ndarray:
+        """Rows begin..end of any tensor, as stored. Raises ShardError for a missing tensor."""
+        raise ShardError(f"{self.url} has no {name}, as a {self.format} has no tensors")
+
     def read_rows(self, site: str, layer: int, begin: int, end: int, into: Rows) -> None:
         """Reads rows begin..end of one layer into rows of the same shape and type."""
         into.put(slice(None), self.rows(site, layer, begin, end))
@@ -178,6 +212,8 @@ class Shard(ShardSource):
         """The site of a request; None selects the only site. Raises ValueError that names the shard's sites."""
         if site is None and len(self.sites) == 1:
             return self.sites[0]
+        if not self.sites:
+            raise ValueError(f"{self.url} stores moments and no rows of a site; run.moments(layer) reads them")
         if site not in self.sites:
             raise ValueError(f"site is {site!r}; {self.url} has {', '.join(self.sites)}: pass one of them as site")
         return site

@@ -70,6 +70,11 @@ class Shards(Generic[S]):
         return self.first.dtype
 
     @property
+    def outputs(self) -> dict[str, dict]:
+        """What the run computed from activations: `{"scope": {"kind": "features", "site", "k", …}}`, or empty."""
+        return self.first.outputs
+
+    @property
     def num_samples(self) -> int:
         """The stored samples of all shards. Reads every header."""
         return sum(shard.num_samples for shard in self._opened)
@@ -161,11 +166,9 @@ class Shards(Generic[S]):
         self._read_headers(self.shards)
         first = self.first
         for shard in self.shards:
-            if (set(shard.names), shard.widths, shard.dtypes) != (set(first.names), first.widths, first.dtypes):
+            if _form(shard) != _form(first):
                 raise ShardError(
-                    f"{shard.url} holds {shard.dtype} of layers {list(shard.layers)} of {', '.join(shard.sites)}, "
-                    f"{first.url} {first.dtype} of {list(first.layers)} of {', '.join(first.sites)}: "
-                    "they are not of one run"
+                    f"{shard.url} and {first.url} hold other sites, layers or types: they are not of one run"
                 )
         return self.shards
 
@@ -178,3 +181,7 @@ class Shards(Generic[S]):
         if (first.site(site), layer) not in first.names:
             layers = [number for name, number in first.names if name == first.site(site)]
             raise ValueError(f"layer is {layer!r}; {self.url} has layers {', '.join(map(str, sorted(layers)))}")
+
+
+def _form(shard: ShardSource) -> tuple:
+    return set(shard.names), shard.widths, shard.dtypes, shard.moments

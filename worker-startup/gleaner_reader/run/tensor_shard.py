@@ -16,6 +16,7 @@ from ..format.seekable import FRAME_BYTES, File, Plain
 from .shard import Shard
 
 _ROWS = re.compile(r"([a-z_]+)\.(\d{1,6})")
+_MOMENTS = re.compile(r"([a-z_]+)\.(\d{1,6})\.(?:sum|squares)")
 
 
 class SafetensorsShard(Shard):
@@ -71,7 +72,7 @@ class SafetensorsShard(Shard):
             for name, tensor in self.tensors.items()
             if (match := _ROWS.fullmatch(name))
         }
-        if not tensors:
+        if not tensors and not self.moments:
             raise ShardError(f"{self.url} holds no rows: no tensor in it is named like resid_post.0")
         if any(
             len(tensor.shape) != 2 or not tensor.shape[1] or tensor.dtype not in NAMES for tensor in tensors.values()
@@ -85,6 +86,28 @@ class SafetensorsShard(Shard):
     @cached_property
     def dtypes(self) -> dict[str, str]:
         return {site: NAMES[self.tensors[f"{site}.{layer}"].dtype] for site, layer in self.names}
+
+    @cached_property
+    def moments(self) -> dict[tuple[str, int], int]:
+        found = {}
+        for site, layer in dict.fromkeys(
+            match.groups() for name in self.tensors if (match := _MOMENTS.fullmatch(name))
+        ):
+            both = [self.tensors.get(f"{site}.{layer}.{kind}") for kind in ("sum", "squares")]
+            (dtype, shape), *different = {(each.dtype, each.shape) if each else ("", ()) for each in both}
+            if different or dtype != "F32" or len(shape) != 2 or shape[0] != self.num_samples or not shape[1]:
+                raise ShardError(
+                    f"{self.url} cannot be read: its moments of {site}.{layer} are not F32 [samples, width]"
+                )
+            found[site, int(layer)] = shape[1]
+        return found
+
+    @property
+    def num_rows(self) -> int:
+        """Of a shard of moments alone, the index has the number: each row is of one token."""
+        if self.names:
+            return super().num_rows
+        return self._length("positions" if "row_offsets" in self.tensors else "token_ids")
 
     @property
     def num_tokens(self) -> int:
