@@ -51,13 +51,14 @@ PUBLIC = [
     *(vars(gleaner_reader)[name] for name in gleaner_reader.__all__ if name not in ("MissingPackage", "ShardError")),
     *(vars(gleaner_reader.export)[name] for name in gleaner_reader.export.__all__),
     *(gleaner_reader.Run.layer, gleaner_reader.Run.batches, gleaner_reader.Run.sample, gleaner_reader.Run.index),
+    *(gleaner_reader.Run.rows, gleaner_reader.Run.table),
     *(gleaner_reader.Run.status, gleaner_reader.Run.wait, gleaner_reader.Shard.read, verify),
 ]
 
 
 @pytest.mark.parametrize("documented", [each for each in PUBLIC if callable(each)], ids=lambda each: each.__qualname__)
 def test_the_example_in_a_docstring_of_the_reader_runs(tmp_path, monkeypatch, documented):
-    store_run(tmp_path / "run", layers=(4, 12), d_model=8)
+    store_run(tmp_path / "run", layers=(4, 12), d_model=8, keep=True)
     summarise(tmp_path / "run")
     (tmp_path / "my-model").mkdir()
     words = WordLevel({f"t{number}": number for number in range(400)}, unk_token="t0")

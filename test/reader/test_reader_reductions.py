@@ -4,11 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 import gleaner_reader
 from gleaner_reader import ShardError
 from gleaner_reader.export import to_npy
 from gleaner_reader.format.files import open_folder
+from gleaner_reader.query.rows import typed
 from gleaner_reader.run.verify import verify
 from hostile_files import a_file, a_header, a_tensor
 from stored_reductions import D_MODEL, LAYERS, OUTPUTS, store_reductions
@@ -110,3 +113,87 @@ def test_a_damaged_description_of_the_outputs_is_refused(tmp_path, outputs, says
     header = {"__metadata__": {"outputs": outputs}, "resid_post.0": a_tensor()}
     with pytest.raises(ShardError, match=says):
         _ = gleaner_reader.open(a_file(tmp_path, a_header(header, bytes(4)))).outputs
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    """Token N is the word wN."""
+    return Tokenizer(WordLevel({f"w{number}": number for number in range(1000)}, "w0"))
+
+
+def words(numbers):
+    return " ".join(f"w{number}" for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "dtype"), [("all", "bf16"), (slice(1, 9, 2), "bf16"), ("mean", "bf16"), ("all", "pkl")]
+)
+def test_rows_know_their_sample_and_the_text_around_them(tmp_path, tokenizer, tokens, dtype):
+    form = ("pkl.gz", "fp32") if dtype == "pkl" else ("safetensors", dtype)
+    run = gleaner_reader.open(store_run(tmp_path / "run", *form, tokens=tokens, keep=True).folder)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    to_npy(run, str(tmp_path / "npy"), 0)
+    ids = np.random.default_rng(0).permutation(run.num_rows)[:100]
+    rows = run.rows(ids, context=3, tokenizer=str(tmp_path / "tokenizer.json"))
+    origins = {name: np.load(tmp_path / f"npy/{name}.npy")[ids] for name in ("stream", "sample_idx")}
+    assert [(row.stream, row.sample) for row in rows] == list(
+        zip(*map(np.ndarray.tolist, origins.values()), strict=True)
+    )
+    if dtype != "pkl" and tokens != "mean":
+        assert [row.position for row in rows] == np.load(tmp_path / "npy/position.npy")[ids].tolist()
+    for row in rows:
+        sample, p = run.sample(row.stream, row.sample, layers=[0]), row.position
+        assert row.kept == sample.kept and row.kept["n"] == row.sample
+        if dtype == "pkl":
+            assert (row.token_id, row.text, row.before) == (None, None, None)
+        elif tokens == "mean":
+            assert (p, row.token_id, row.token, row.after) == (None, None, None, None)
+            assert row.text == words(sample.token_ids)
+        else:
+            around = words(sample.token_ids[max(0, p - 3) : p]), words(sample.token_ids[p + 1 : p + 4])
+            assert (row.before, row.after) == around and row.token == f"w{row.token_id}" == words(sample.token_ids[[p]])
+            assert row.text == words(sample.token_ids[max(0, p - 3) : p + 4])
+    assert run.rows(ids[:9]) == [
+        row.__class__(**vars(row) | dict.fromkeys(("token", "text", "before", "after"))) for row in rows[:9]
+    ]
+
+
+def test_rows_that_the_run_lacks_are_refused(run):
+    with pytest.raises(IndexError, match=f"there is no row {run.num_rows}; there are {run.num_rows}"):
+        run.rows([0, run.num_rows])
+    with pytest.raises(ValueError, match="context is -1; set it to at least 0"):
+        run.rows([0], context=-1)
+    with pytest.raises(FileNotFoundError, match=r"has no tokenizer\.json"):
+        run.rows([0], tokenizer=run.url)
+
+
+@pytest.mark.parametrize("tokens", ["all", "mean", "spans"])
+def test_a_table_has_the_kept_fields_of_each_row(tmp_path, tokens):
+    run = gleaner_reader.open(store_run(tmp_path, tokens=tokens, keep=True).folder)
+    table = run.table("n", "text")
+    assert list(table) == ["n", "text"] and table["n"].dtype == np.int64 and table["text"].dtype.kind == "U"
+    assert table["n"].tolist() == [row.sample for row in run.rows(range(run.num_rows))]
+    assert set(table["text"]) == {"é"} and run.table() == {}
+    with pytest.raises(ValueError, match="there is no field 'label' in .*; it keeps n, text"):
+        run.table("n", "label")
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ([1, -2], "int64"),
+        ([1, 2.5], "float64"),
+        ([True, False], "bool"),
+        (["a", "b" * 64], "<U64"),
+        (["a", "b" * 65], "object"),
+        (["a\0", "a"], "object"),
+        ([True, 1], "object"),
+        ([1, 1 << 63], "object"),
+        ([1.5, 10**400], "object"),
+        ([1, None], "object"),
+        ([[1, 2], [3, 4]], "object"),
+    ],
+)
+def test_a_column_of_a_table_has_the_type_of_its_values(values, dtype):
+    column = typed(values)
+    assert column.dtype == np.dtype(dtype) and column.tolist() == values

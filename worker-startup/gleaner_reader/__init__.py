@@ -7,6 +7,7 @@ for array in run.layer(12): ...
 from . import export
 from .format.errors import MissingPackage, ShardError
 from .format.index import Index
+from .query.rows import Row
 from .run.layer import Layer
 from .run.opening import open
 from .run.run import Run, Sample
@@ -21,6 +22,7 @@ __all__ = [
     "Index",
     "Layer",
     "MissingPackage",
+    "Row",
     "Run",
     "Sample",
     "Shard",

@@ -61,13 +61,12 @@ def pieces(run: "Run", site: str, layer: int, begin: int = 0) -> Iterator[Piece]
     """Yields the rows of the run from row `begin`. Raises ShardError for a shard without the origins of others."""
     names = columns_of(run)
     offsets = run.row_offsets
-    streams = [stream for stream, shards in run.streams.items() for _ in shards]
     for number, shard in enumerate(run.shards):
         if offsets[number + 1] <= begin:
             continue
         index = run.index(shard)
         columns = {
-            "stream": np.full(shard.num_rows, streams[number], np.int64),
+            "stream": np.full(shard.num_rows, run.stream_numbers[number], np.int64),
             "sample_idx": np.repeat(index.sample_idx, np.diff(index.row_offsets)),
         }
         columns |= _more_columns(index)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..format.convert import STORED, Rows, check_kind, empty_rows, finish
 from ..format.files import PARALLEL
+from ..query.rows import row_numbers
 from ..shuffle.source import RowSource
 from ..shuffle.workers import current_worker
 
@@ -74,17 +75,7 @@ class Layer:
         A pkl.gz shard is read whole by each request, so ask for many of its rows at once.
         Raises IndexError for a row that the run lacks, and TypeError for another key.
         """
-        if isinstance(key, slice):
-            numbers = np.arange(*key.indices(len(self)))
-        else:
-            numbers = np.atleast_1d(np.asarray(key))
-        if numbers.ndim != 1 or (len(numbers) and not np.issubdtype(numbers.dtype, np.integer)):
-            raise TypeError(f"rows are chosen by a number, a slice or numbers, not by {type(key).__name__}")
-        numbers = numbers.astype(np.int64)
-        wrong = (numbers < -len(self)) | (numbers >= len(self))
-        if wrong.any():
-            raise IndexError(f"there is no row {numbers[wrong][0]}; there are {len(self)}")
-        numbers = np.where(numbers < 0, numbers + len(self), numbers)
+        numbers = row_numbers(key, len(self))
         if self._verify:
             self._verify_shards_of(numbers)
         rows = read_rows(self._run, self._site, self._layer, numbers)

@@ -16,8 +16,8 @@ from ..format.errors import ShardError, printable
 from ..format.files import PARALLEL, Folder
 from ..format.forks import cached_property
 from .formats import open_shard
+from .questions import Questions
 from .shard import Shard
-from .shards import Shards
 from .status import Line, Status, dropped_streams, state_of, table_html
 
 _SHARD = re.compile(r"(?:tpu_(\d{1,9})/)?shard_(\d{4,9})\.(safetensors|safetensors\.zst|pkl\.gz)")
@@ -56,7 +56,7 @@ class Sample:
         return f"<Sample {self.index} of stream {self.stream}: {', '.join(facts)}>"
 
 
-class Run(Shards[Shard]):
+class Run(Questions):
     """The shards that a run has when it is opened; `gleaner_reader.open` opens one.
 
     layer(12)                 the rows of a layer, in the order of storage
@@ -64,6 +64,7 @@ class Run(Shards[Shard]):
     sample("007", 41)         everything that is stored of one sample
     index(shard)              the samples of a shard, and the rows and tokens of each
     status(), wait()          how much of the run is stored now; the run, once it is complete
+    rows([5, 100]), table("n") the text around rows; kept fields, row by row
     sites, layers             what is stored, with widths, dtypes, d_model and dtype
     num_samples, num_rows     counts over all shards, also num_tokens
     streams, shards           the shards by stream and number, and all of them in order
@@ -86,6 +87,7 @@ class Run(Shards[Shard]):
         self.streams = {
             stream: [by_stream[stream][number] for number in sorted(by_stream[stream])] for stream in sorted(by_stream)
         }
+        self.stream_numbers = [stream for stream, shards in self.streams.items() for _ in shards]
         super().__init__(folder.url, [shard for shards in self.streams.values() for shard in shards])
         # The last shard may be of another attempt than metadata.json, so its own header counts.
         self._stream_of = {shard: stream for stream, shards in self.streams.items() for shard in shards[:-1]}

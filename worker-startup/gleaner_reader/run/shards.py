@@ -70,11 +70,6 @@ class Shards(Generic[S]):
         return self.first.dtype
 
     @property
-    def outputs(self) -> dict[str, dict]:
-        """What the run computed from activations: `{"scope": {"kind": "features", "site", "k", …}}`, or empty."""
-        return self.first.outputs
-
-    @property
     def num_samples(self) -> int:
         """The stored samples of all shards. Reads every header."""
         return sum(shard.num_samples for shard in self._opened)

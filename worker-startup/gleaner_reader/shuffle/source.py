@@ -51,9 +51,6 @@ class ShardSource(Protocol):
     def d_model(self) -> int: ...
 
     @property
-    def outputs(self) -> dict[str, dict]: ...
-
-    @property
     def moments(self) -> dict[tuple[str, int], int]: ...
 
     @property
