@@ -51,7 +51,7 @@ PUBLIC = [
     *(vars(gleaner_reader)[name] for name in gleaner_reader.__all__ if name not in ("MissingPackage", "ShardError")),
     *(vars(gleaner_reader.export)[name] for name in gleaner_reader.export.__all__),
     *(gleaner_reader.Run.layer, gleaner_reader.Run.batches, gleaner_reader.Run.sample, gleaner_reader.Run.index),
-    *(gleaner_reader.Run.rows, gleaner_reader.Run.table),
+    *(gleaner_reader.Run.rows, gleaner_reader.Run.table, gleaner_reader.Run.top, gleaner_reader.Run.features),
     *(gleaner_reader.Run.status, gleaner_reader.Run.wait, gleaner_reader.Shard.read, verify),
 ]
 

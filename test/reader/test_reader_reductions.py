@@ -197,3 +197,108 @@ def test_a_table_has_the_kept_fields_of_each_row(tmp_path, tokens):
 def test_a_column_of_a_table_has_the_type_of_its_values(values, dtype):
     column = typed(values)
     assert column.dtype == np.dtype(dtype) and column.tolist() == values
+
+
+def by_full_sort(scores, samples, n, per_sample):
+    taken, of = [], {}
+    for row in np.lexsort((np.arange(len(scores)), -scores)):
+        of[samples[row]] = of.get(samples[row], 0) + 1
+        if of[samples[row]] <= per_sample:
+            taken.append(row)
+    return taken[:n]
+
+
+def samples_of(stored):
+    counts = np.concatenate([np.diff(plan.row_offsets) for _, plan in stored.plans])
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+@pytest.mark.parametrize(
+    ("n", "per_sample", "rows_at_once"), [(1, 1, 31), (9, 1, 1 << 14), (30, 2, 31), (999, 999, 31)]
+)
+def test_the_top_rows_are_those_of_a_full_sort(tmp_path, monkeypatch, n, per_sample, rows_at_once):
+    """The values are small integers, so that many scores are equal."""
+    monkeypatch.setattr("gleaner_reader.run.questions._ROWS_AT_ONCE", rows_at_once)
+    stored = store_reductions(tmp_path, ("project",), dense=True, count=20)
+    run, direction = gleaner_reader.open(stored.folder), np.array([1, 0, 0, 2, 0, 0, 0, -1])
+    scores = stored.of(stored.dense, 2) @ direction
+    expected = by_full_sort(scores, samples_of(stored), n, per_sample)
+    top = run.top(2, direction, n, site="resid_post", per_sample=per_sample)
+    assert top.rows.tolist() == expected and top.scores.tolist() == scores[expected].tolist()
+    column = stored.of(stored.values["probe"], 2)[:, 1]
+    found = run.top(2, ("probe", 1), n, per_sample=per_sample)
+    assert found.rows.tolist() == by_full_sort(column, samples_of(stored), n, per_sample)
+    # Interrupted at each shard, it goes on with the next one.
+    read = type(run.first).rows
+    for shard in (0, 3, 5):
+        state = {}
+
+        def broken(*arguments, limit=run.shards[shard]):
+            if arguments[0] is limit:
+                raise KeyboardInterrupt
+            return read(*arguments)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(type(run.first), "rows", broken)
+            with pytest.raises(KeyboardInterrupt):
+                run.top(2, direction, n, site="resid_post", per_sample=per_sample, state=state)
+        state = json.loads(json.dumps(state))
+        assert state.get("shard", 0) == shard
+        again = run.top(2, direction, n, site="resid_post", per_sample=per_sample, state=state)
+        assert again.rows.tolist() == expected and state == top.state
+
+
+def test_a_question_that_the_run_cannot_answer_is_refused(stored, run):
+    state = run.top(0, ("probe", 1), 3).state
+    for ask, says in (
+        (lambda: run.top(0, ("probe", 3)), "there is no column 3 in probe; it has 3"),
+        (lambda: run.top(0, ("lens", 0)), "site is 'lens'; .* has scope_ids"),
+        (lambda: run.top(1, ("probe", 0)), "layer is 1; .* has layers 0, 2"),
+        (lambda: run.top(0, np.ones(4), site="probe"), r"what is \(4,\); a direction in probe is 3 finite numbers"),
+        (lambda: run.top(0, [1, 2, np.nan], site="probe"), "a direction in probe is 3 finite numbers"),
+        (lambda: run.top(0, ("probe", 1), 0), "n is 0 and per_sample 1"),
+        (lambda: run.top(0, ("probe", 1), 4, state=state), "the state is of another question"),
+        (lambda: run.feature(0, 32), "there is no feature 32 of scope; it has 32"),
+        (lambda: run.feature(0, 1, name="probe"), "name is 'probe'; .* stores the features scope"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            ask()
+
+
+def test_rows_without_a_finite_score_are_left_out(tmp_path):
+    stored = store_run(tmp_path, dtype="fp32", shards=1, streams=(0,))
+    path = tmp_path / "tpu_0/shard_0001.safetensors"
+    run = gleaner_reader.open(stored.folder)
+    data, begin = bytearray(path.read_bytes()), run.first.tensors["resid_post.0"].begin
+    for row, value in enumerate((np.nan, np.inf, -np.inf)):
+        data[begin + 64 * row : begin + 64 * row + 4] = np.float32(value).tobytes()
+    path.write_bytes(data)
+    top = gleaner_reader.open(stored.folder).top(0, np.eye(16)[0], run.num_rows, per_sample=99)
+    assert sorted(top.rows.tolist()) == list(range(3, run.num_rows))
+
+
+@pytest.mark.parametrize("rows_at_once", [31, 1 << 14])
+@pytest.mark.parametrize("file_format", ["safetensors", "safetensors.zst"])
+def test_features_equal_those_of_the_stored_values(tmp_path, monkeypatch, file_format, rows_at_once):
+    monkeypatch.setattr("gleaner_reader.run.questions._ROWS_AT_ONCE", rows_at_once)
+    stored = store_reductions(tmp_path, ("features",), file_format)
+    run, ids, values = (
+        gleaner_reader.open(stored.folder),
+        *(stored.of(stored.values[n], 2) for n in ("scope_ids", "scope")),
+    )
+    streams = np.concatenate([np.full(plan.rows, stream) for stream, plan in stored.plans])
+    found = run.features(2, range(32), n=6)
+    for number, feature in found.items():
+        rows, columns = np.nonzero(ids == number)
+        of_rows = values[rows, columns].astype(np.float32)
+        assert (feature.active, feature.density) == (len(rows), len(rows) / run.num_rows)
+        assert feature.by_stream == {stream: int((streams[rows] == stream).sum()) for stream in (0, 7)}
+        assert feature.max == of_rows.max() and feature.at_least
+        bins = np.clip(np.floor(2 * np.log2(of_rows)) + 32, 0, 63).astype(int)
+        assert feature.histogram.tolist() == np.bincount(bins, minlength=64).tolist()
+        scores = np.zeros(run.num_rows)
+        scores[rows] = of_rows
+        best = [row for row in by_full_sort(scores, samples_of(stored), 6, 1) if scores[row]]
+        assert feature.top.rows.tolist() == best and feature.top.scores.tolist() == scores[best].tolist()
+    assert str(run.feature(2, 5, n=6)) == str(found[5])
+    assert not gleaner_reader.open(store_reductions(tmp_path / "b", cut=0).folder).feature(2, 5).at_least

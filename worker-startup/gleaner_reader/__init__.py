@@ -8,6 +8,7 @@ from . import export
 from .format.errors import MissingPackage, ShardError
 from .format.index import Index
 from .query.rows import Row
+from .query.top import Feature, Top
 from .run.layer import Layer
 from .run.opening import open
 from .run.run import Run, Sample
@@ -19,6 +20,7 @@ from .shuffle.batches import Batches
 __version__ = "0.1.0"
 __all__ = [
     "Batches",
+    "Feature",
     "Index",
     "Layer",
     "MissingPackage",
@@ -29,6 +31,7 @@ __all__ = [
     "ShardError",
     "Shards",
     "Status",
+    "Top",
     "export",
     "open",
 ]
