@@ -11,6 +11,7 @@ import gleaner_reader
 from gleaner_reader import ShardError
 from gleaner_reader.export import to_npy
 from gleaner_reader.format.files import open_folder
+from gleaner_reader.query.moments import add_samples
 from gleaner_reader.query.rows import typed
 from gleaner_reader.run.verify import verify
 from hostile_files import a_file, a_header, a_tensor
@@ -302,3 +303,69 @@ def test_features_equal_those_of_the_stored_values(tmp_path, monkeypatch, file_f
         assert feature.top.rows.tolist() == best and feature.top.scores.tolist() == scores[best].tolist()
     assert str(run.feature(2, 5, n=6)) == str(found[5])
     assert not gleaner_reader.open(store_reductions(tmp_path / "b", cut=0).folder).feature(2, 5).at_least
+
+
+def sums_of(stored, layer, of=lambda stream, sample: True):
+    """Counts and fp64 sums of the samples, one addition after another."""
+    count, total, squares = 0, np.zeros(D_MODEL), np.zeros(D_MODEL)
+    for (stream, plan), dense in zip(stored.plans, stored.dense, strict=True):
+        for sample, begin, end in zip(plan.samples, plan.row_offsets, plan.row_offsets[1:], strict=False):
+            if of(stream, sample):
+                rows = dense[LAYERS.index(layer), begin:end]
+                count += len(rows)
+                total += rows.sum(0)
+                squares += (rows**2).sum(0)
+    return count, total / count, squares / count - (total / count) ** 2
+
+
+@pytest.mark.parametrize("piece_bytes", [70, 1 << 25])
+@pytest.mark.parametrize("file_format", ["safetensors", "safetensors.zst"])
+def test_moments_are_those_of_the_rows_by_any_kept_field(tmp_path, monkeypatch, file_format, piece_bytes):
+    monkeypatch.setattr("gleaner_reader.run.questions._PIECE_BYTES", piece_bytes)
+    stored = store_reductions(tmp_path, ("moments",), file_format, tokens=slice(1, 9, 2))
+    run = gleaner_reader.open(stored.folder)
+    for given, of in (
+        ({}, lambda stream, sample: True),
+        ({"streams": [7]}, lambda stream, sample: stream == 7),
+        ({"by": "text"}, lambda stream, sample: True),
+        ({"by": "n"}, lambda stream, sample: sample.index == 41),
+    ):
+        found = run.moments(2, **given)
+        moments = found[{"text": "é", "n": 41}.get(given.get("by"))]
+        assert len(found) == (
+            1 if given.get("by") != "n" else len({s.index for _, p in stored.plans for s in p.samples})
+        )
+        count, mean, var = sums_of(stored, 2, of)
+        assert moments.count == count and moments.mean.dtype == np.float64
+        assert moments.mean.tolist() == mean.tolist() and moments.var.tolist() == var.tolist()
+    expected = sums_of(stored, 0, lambda _, s: s.index == 41)[1] - sums_of(stored, 0, lambda _, s: s.index == 5)[1]
+    assert run.difference_of_means(0, "n", 41, 5).tolist() == expected.tolist()
+
+
+def test_samples_are_added_one_after_another_and_in_fp64():
+    """In another order, or in pairs, the ones beside 2^53 would not vanish one by one."""
+    sums, totals = np.array([[2.0**53], [1], [1], [1], [-(2.0**53)], [1]], np.float32), {}
+    add_samples(totals, ["a"] * 6, np.ones(6, int), sums, sums)
+    assert [totals["a"][0], totals["a"][1].tolist()] == [6, [1.0]]
+    add_samples(totals, ["b", "a"], np.array([2, 3]), sums[1:3], sums[1:3])
+    assert [(count, total[0]) for count, total, _ in totals.values()] == [(9, 2.0), (2, 1.0)]
+
+
+def test_moments_that_the_run_cannot_give_are_refused(tmp_path, monkeypatch):
+    run = gleaner_reader.open(store_reductions(tmp_path / "a", ("moments",)).folder)
+    other = gleaner_reader.open(store_run(tmp_path / "b").folder)
+    monkeypatch.setattr("gleaner_reader.run.questions._MAX_GROUPS", 60)
+    for ask, says in (
+        (lambda: other.moments(0), "site is None and layer 0; .* has moments of no site"),
+        (lambda: run.moments(1), "layer 1; .* has moments of resid_post.0, resid_post.2"),
+        (lambda: run.moments(0, "q"), "site is 'q' and layer 0"),
+        (lambda: run.moments(0, by="label"), "there is no field 'label' in .*; it keeps n, text"),
+        (lambda: run.moments(0, by="n"), "n has more than 60 values"),
+        (lambda: run.moments(0, streams=[0, 3]), "there is no stream 3"),
+        (lambda: run.difference_of_means(0, "text", "é", "e"), "text is 'e' in no sample of .*; it is 'é'"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            ask()
+    run.shard_index(0).kept[0]["text"] = [1]
+    with pytest.raises(ValueError, match="text is a list or an object in some records"):
+        run.moments(0, by="text")

@@ -7,6 +7,7 @@ for array in run.layer(12): ...
 from . import export
 from .format.errors import MissingPackage, ShardError
 from .format.index import Index
+from .query.moments import Moments
 from .query.rows import Row
 from .query.top import Feature, Top
 from .run.layer import Layer
@@ -24,6 +25,7 @@ __all__ = [
     "Index",
     "Layer",
     "MissingPackage",
+    "Moments",
     "Row",
     "Run",
     "Sample",

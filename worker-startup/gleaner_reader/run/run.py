@@ -67,6 +67,7 @@ class Run(Questions):
     rows([5, 100]), table("n") the text around rows; kept fields, row by row
     top(12, direction)        the rows with the highest scores, also by a column of a stored projection
     feature(12, 345)          what is stored of a feature of a sparse autoencoder; features() of many at once
+    moments(12, by="label")   means and variances from stored moments; difference_of_means() of two values
     sites, layers             what is stored, with widths, dtypes, d_model and dtype
     num_samples, num_rows     counts over all shards, also num_tokens
     streams, shards           the shards by stream and number, and all of them in order
