@@ -27,9 +27,16 @@ def blocks_of(page: str) -> list[str]:
         return re.findall(r"^```python\n(.*?)^```", file.read(), re.MULTILINE | re.DOTALL)
 
 
+def save_tokenizer(folder, count):
+    words = WordLevel({f"t{number}": number for number in range(count)}, unk_token="t0")
+    Tokenizer(words).save(str(folder / "tokenizer.json"))
+
+
 @pytest.mark.parametrize("page", ["README.md", "worker-startup/gleaner_reader/README.md"])
 def test_the_blocks_of_a_page_run_one_after_the_other(tmp_path, page):
     store_run(tmp_path, layers=(4, 12), d_model=4, count=400, keep=True)
+    (tmp_path / "model.json").write_text(json.dumps({"name": str(tmp_path)}))
+    save_tokenizer(tmp_path, 1300)
     names = {"rank": 0, "world_size": 2}
     blocks = blocks_of(page)
     assert blocks
@@ -61,8 +68,7 @@ def test_the_example_in_a_docstring_of_the_reader_runs(tmp_path, monkeypatch, do
     store_run(tmp_path / "run", layers=(4, 12), d_model=8, keep=True)
     summarise(tmp_path / "run")
     (tmp_path / "my-model").mkdir()
-    words = WordLevel({f"t{number}": number for number in range(400)}, unk_token="t0")
-    Tokenizer(words).save(str(tmp_path / "my-model" / "tokenizer.json"))
+    save_tokenizer(tmp_path / "my-model", 400)
     monkeypatch.chdir(tmp_path)
     places = {'"gs://my-bucket/activations/my-run"': '"run"', '"my-model"': '"./my-model"'}
     text = re.sub("|".join(places), lambda match: places[match[0]], documented.__doc__)
