@@ -4,7 +4,7 @@ import {recordKeys, runSettings, specKeys} from '../../shared/domain/records/spe
 import {shardSize, text} from '../terminal/arguments.ts';
 import type {GleanerCommand} from '../terminal/command.ts';
 
-const {shard_size_gb: _, ...keys} = specKeys;
+const {shard_size_gb: _, features: _features, project: _project, moments: _moments, ...keys} = specKeys;
 const option = `${SITES.join(', ')}, or names of TransformerLens, SAELens or nnsight, with commas between`;
 
 /** Adds the options. `cli/run/spec/spec.ts` turns them into a spec, and its schema checks their values. */

@@ -36,7 +36,12 @@ function rows(properties: Record<string, Property>, prefix = ''): string[] {
 
 export function runSpecPage(page: string): string {
   const {properties} = runSpecJsonSchema() as {properties: Record<string, Property>};
-  return withTable(page, fieldTable('key', properties));
+  const entries = ['features', 'project', 'moments'].flatMap(key => {
+    const {items, anyOf = []} = properties[key] ?? {};
+    return rows(((items ?? anyOf[0])?.properties ?? {}) as Record<string, Property>, `${key}.`);
+  });
+  const [head, line] = fieldTable('key of an entry', {});
+  return withTable(withTable(page, fieldTable('key', properties)), [`${head}`, `${line}`, ...entries]);
 }
 
 export function fieldTable(kind: string, properties: Record<string, Property>): string[] {

@@ -17,7 +17,7 @@ import {pick} from '../../../shared/domain/records/field.ts';
 import {recordKeys, runSettings, specKeys} from '../../../shared/domain/records/spec-keys.ts';
 import {definedFields} from '../../terminal/field-options.ts';
 
-/** `spec`: a file. Every key of run.json but `shard_size_gb` is an option with its value. */
+/** `spec`: a file. Every key of run.json is an option with its value, but for `shard_size_gb` and the reductions. */
 export type SpecOptions = {spec?: string; shard_size?: number; [key: string]: unknown};
 
 const {shard_size_gb: _, ...KEYS} = {...specKeys, ...runSettings};

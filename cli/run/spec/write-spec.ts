@@ -6,7 +6,7 @@ import {say} from '../../../client/text/output.ts';
 import {type Difference, differencesOf} from '../../../client/views/comparison.ts';
 import {parseJson} from '../../../shared/contracts/messages/schemas.ts';
 import {MAX_MANIFEST_BYTES, manifest} from '../../../shared/contracts/spec/manifest.ts';
-import {MAX_SPEC_BYTES, type RunSpecInput} from '../../../shared/contracts/spec/spec.ts';
+import {completeReductions, MAX_SPEC_BYTES, type RunSpecInput} from '../../../shared/contracts/spec/spec.ts';
 import {runRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {readText} from '../../../shared/control-plane/runs/run-manifest.ts';
 import {manifestObject, specObject} from '../../../shared/domain/names.ts';
@@ -72,7 +72,8 @@ async function refuseOtherSettings({store}: Cloud, run: string, spec: RunSpecInp
 function unequalToFrozen(spec: RunSpecInput, text: string, run: string): Difference[] {
   const {spec: of_run, placement = {}} = parseJson(manifest, text, manifestObject(run));
   const stored = {...placement, ...of_run} as Record<string, unknown>;
-  const wanted = spec.record ? {...spec, record: {...(of_run.record ?? {}), ...spec.record}} : spec;
+  const given = {...spec, ...completeReductions(spec)};
+  const wanted = spec.record ? {...given, record: {...(of_run.record ?? {}), ...spec.record}} : given;
   return differencesOf(
     wanted,
     stored,

@@ -2,13 +2,14 @@
 
 import {expressionProblem} from './expression.ts';
 import {areOfMessages, expressionOf, isPool, SLICE, selectionOf} from './selections.ts';
-import {NUMBERS_OF_THINGS, readSite, siteProblem} from './site-names.ts';
-import type {SpecValues} from './spec-forms.ts';
+import {NUMBERS_OF_THINGS, readSite, SITES, siteProblem, withOwnNames} from './site-names.ts';
+import {MOST_REDUCTIONS, type SpecValues} from './spec-forms.ts';
 
 /** Key of the generated text among the kept fields. */
 const ANSWER = 'generated';
 
-type Issue = [path: (string | number)[], message: string];
+type Path = (string | number)[];
+type Issue = [path: Path, message: string];
 /** Most tokens of a sample, and the key that sets this limit. */
 type Limit = {length: number; key: string};
 
@@ -25,24 +26,22 @@ export function* contradictions(spec: SpecValues): Generator<Issue> {
     yield [['sites'], 'expected one site, as pkl.gz holds no more: ask for safetensors'];
   const problem = siteProblem(spec);
   if (problem) yield [['sites'], problem];
-  const own = sites.find(name => NUMBERS_OF_THINGS.some(site => site === readSite(name)?.site));
+  const own = sites.find(areNumbersOfThings);
   if (own && (format === 'pkl.gz' || isPool(selectionOf(tokens))))
     yield [
       ['sites'],
       `expected no ${own} beside pkl.gz and pools of tokens (mean, max): its values are numbers of things`,
     ];
-  if (typeof layers === 'string') {
-    const [first = 0, last = 0] = layers.split('-').map(Number);
-    if (first > last) yield [['layers'], `expected a range from low to high, "${last}-${first}"`];
-  }
-  for (const [key, values] of Object.entries({layers, tokens, keep}))
-    if (Array.isArray(values)) yield* repetitions(key, values);
+  yield* ofLayers(['layers'], layers);
+  for (const [key, values] of Object.entries({tokens, keep}))
+    if (Array.isArray(values)) yield* repetitions([key], values);
   if (Array.isArray(tokens)) yield* beyond(tokens, limit);
   if (typeof tokens === 'string' && isEmptySlice(tokens, limit.length))
     yield [
       ['tokens'],
       `expected a slice that holds tokens of a sample of at most ${limit.length} (${limit.key})`,
     ];
+  yield* ofReductions(spec);
   yield* ofSpans(spec);
   yield* ofGeneration(spec, limit);
   yield* ofLongDocuments(spec, limit.length);
@@ -67,9 +66,64 @@ export function* contradictions(spec: SpecValues): Generator<Issue> {
     ];
 }
 
-function* repetitions(key: string, values: readonly (string | number)[]): Generator<Issue> {
+function* repetitions(path: Path, values: readonly (string | number)[]): Generator<Issue> {
   const again = values.findIndex((value, index) => values.indexOf(value) < index);
-  if (again >= 0) yield [[key, again], 'expected one that was not named before'];
+  if (again >= 0) yield [[...path, again], 'expected one that was not named before'];
+}
+
+type Layers = string | number[] | null | undefined;
+const rangeOf = (layers: Layers) => (typeof layers === 'string' ? layers.split('-').map(Number) : []);
+
+function* ofLayers(path: Path, layers: Layers): Generator<Issue> {
+  if (Array.isArray(layers)) yield* repetitions(path, layers);
+  const [first = 0, last = 0] = rangeOf(layers);
+  if (first > last) yield [path, `expected a range from low to high, "${last}-${first}"`];
+}
+
+function areNumbersOfThings(name: string): boolean {
+  return NUMBERS_OF_THINGS.some(site => site === readSite(name)?.site);
+}
+
+/** Contradictions of reductions: with other keys, and of their entries. */
+function* ofReductions(spec: SpecValues): Generator<Issue> {
+  const {features = [], project = [], moments, sites, format, tokens} = spec;
+  const all = {features, project, moments: moments ? [moments] : []};
+  const asked = Object.entries(all).flatMap(([key, {length}]) => (length > 0 ? [key] : []));
+  if (sites?.length === 0 && asked.length === 0)
+    yield [['sites'], 'expected a site, or features, project or moments beside it'];
+  for (const key of asked) {
+    if (format === 'pkl.gz') yield [[key], 'expected safetensors beside it: pkl.gz has no place for it'];
+    if (key !== 'project' && isPool(selectionOf(tokens)))
+      yield [[key], 'expected no pool of tokens (mean, max) beside it: it needs the vector of each token'];
+  }
+  if (features.length + project.length > MOST_REDUCTIONS)
+    yield [['project'], `expected at most ${MOST_REDUCTIONS} entries, those of features included`];
+  const taken = new Set<string>([...SITES, 'moments']);
+  const entries = [...features.entries(), ...project.entries()];
+  for (const [at, [index, {name, path: file, site, layers}]] of entries.entries()) {
+    const isFeature = at < features.length;
+    const path = [isFeature ? 'features' : 'project', index];
+    const names = isFeature ? [name, `${name}_ids`, `${name}_active`, `${name}_error`] : [name];
+    const again = names.find(each => taken.has(each));
+    if (again) yield [[...path, 'name'], `expected another name: ${again} is a site or an earlier output`];
+    for (const each of names) taken.add(each);
+    yield* ofSites([...path, 'site'], site ? [site] : []);
+    yield* ofLayers([...path, 'layers'], layers);
+    const chosen = layers ?? withOwnNames(spec).layers ?? 'all';
+    const [first, last] = Array.isArray(chosen) ? [1, chosen.length] : rangeOf(chosen);
+    if (isFeature && !file?.includes('{layer}') && first !== last)
+      yield [[...path, 'path'], 'expected {layer} in it, or `layers` of one layer beside it'];
+  }
+  yield* ofSites(['moments', 'sites'], moments?.sites ?? []);
+  yield* ofLayers(['moments', 'layers'], moments?.layers);
+}
+
+/** Contradictions of the sites that a reduction reads, whose layers have a key of their own. */
+function* ofSites(path: Path, sites: string[]): Generator<Issue> {
+  const own = sites.find(areNumbersOfThings);
+  if (own) yield [path, `expected another site: the values of ${own} are numbers of things`];
+  const problem = siteProblem({sites, layers: []});
+  if (problem) yield [path, problem];
 }
 
 function* beyond(positions: readonly number[], {length, key}: Limit): Generator<Issue> {

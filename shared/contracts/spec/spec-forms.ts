@@ -2,14 +2,24 @@
 import {z} from 'zod';
 import {POOL} from '../../domain/deployment.ts';
 import {inputShape, nameText, type OwnForms, wellFormed} from '../../domain/records/field-schema.ts';
-import {ROW_TOKENS, recordKeys, runSettings, specKeys} from '../../domain/records/spec-keys.ts';
+import {
+  featureKeys,
+  momentsKeys,
+  projectKeys,
+  ROW_TOKENS,
+  recordKeys,
+  runSettings,
+  specKeys,
+} from '../../domain/records/spec-keys.ts';
 import {nearNames} from '../near-names.ts';
 import {MASK, MASK_FORMS, TOKENS, TOKENS_FORMS} from './selections.ts';
-import {OTHER_NAME, OTHER_NAMES, SITES} from './site-names.ts';
+import {OTHER_NAME, OTHER_NAMES, readSite, SITES} from './site-names.ts';
 
 const MAX_POSITIONS = 1024;
 /** Names with the number of a block: some sites of some layers. */
 const MOST_SITES = 256;
+/** Most entries of `features` and `project` together. */
+export const MOST_REDUCTIONS = 8;
 const MAX_LENGTH = specKeys.max_seq_length.most;
 
 const whole = (min: number, max: number) => z.number().int().min(min).max(max);
@@ -108,12 +118,30 @@ const variables = z
   )
   .refine(value => Object.keys(value).length <= 32, 'expected at most 32 variables');
 
+const OUTPUT = 'expected a name of at most 24 lower-case letters and underscores';
+const PATH = 'expected a path below `weights`, with {layer} once at most, such as resid_post/layer_{layer}';
+const IS_PATH = /^(?!\/)(?!.*\/\/)(?!(?:.*\/)?\.\.?(?:\/|$))[^{}\\\p{Cc}]*(?:\{layer\}[^{}\\\p{Cc}]*)?$/u;
+const siteOfEntry = z.string().refine(name => readSite(name) !== undefined, noSite);
+const OF_ENTRIES = {
+  ...{layers, site: siteOfEntry, sites: list(siteOfEntry, 1, MOST_SITES)},
+  output: z.string().regex(/^[a-z][a-z_]{0,23}$/, OUTPUT),
+  path: z.string().max(1024).regex(IS_PATH, PATH),
+} satisfies OwnForms;
+
+/** Objects with these keys, of which name and weights are required. */
+function entries<T extends Record<'name' | 'weights', z.ZodType<string>>>(shape: T) {
+  const {name, weights} = shape;
+  return z.array(closed(shape).extend({name, weights})).max(MOST_REDUCTIONS);
+}
+
 /** Smallest size of a shard, 100 kB, because each shard is an object and an event. */
 export const LEAST_SHARD_GB = 0.0001;
 
 const OWN = {
-  ...{layers, tokens, mask, encoder, variables},
-  sites: list(site, 1, MOST_SITES),
+  ...{...OF_ENTRIES, tokens, mask, encoder, variables, sites: list(site, 0, MOST_SITES)},
+  features: entries(inputShape(featureKeys, OF_ENTRIES)),
+  project: entries(inputShape(projectKeys, OF_ENTRIES)),
+  moments: closed(inputShape(momentsKeys, OF_ENTRIES)),
   new_tokens: generate,
   size: z.number().min(LEAST_SHARD_GB).max(64),
   when: z.literal(['auto', true, false]),

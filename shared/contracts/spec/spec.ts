@@ -1,13 +1,21 @@
 /** `run.json`: its parser, the complete spec that follows from it, and the hash that shards carry. */
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
-import {defaultsOf, pick} from '../../domain/records/field.ts';
+import {defaultsOf, type Fields, pick} from '../../domain/records/field.ts';
 import type {Placement, Run} from '../../domain/records/run.ts';
-import {recordKeys, runChanges, runSettings, specKeys} from '../../domain/records/spec-keys.ts';
+import {
+  featureKeys,
+  momentsKeys,
+  projectKeys,
+  recordKeys,
+  runChanges,
+  runSettings,
+  specKeys,
+} from '../../domain/records/spec-keys.ts';
 import {rejectRepeatedKey} from '../messages/repeated-key.ts';
 import {parseJson} from '../messages/schemas.ts';
 import type {Config} from '../settings/config.ts';
-import {SITES, withOwnNames} from './site-names.ts';
+import {NUMBERS_OF_THINGS, readSite, SITES, withOwnNames} from './site-names.ts';
 import {contradictions} from './spec-contradictions.ts';
 import {closed, fields} from './spec-forms.ts';
 
@@ -30,10 +38,11 @@ export function parseRunSpec(text: string, what: string): RunSpecInput {
   return spec;
 }
 
+type Reduction = 'features' | 'project' | 'moments';
+
 /** The complete spec of an extraction: `run.json` over the defaults. Frozen when the first stream is accepted. */
-export type RunSpec = Complete<Omit<RunSpecInput, keyof Placement | 'record'>> & {
-  record: Complete<NonNullable<RunSpecInput['record']>>;
-};
+export type RunSpec = Complete<Omit<RunSpecInput, keyof Placement | 'record' | Reduction>> &
+  Pick<RunSpecInput, Reduction> & {record: Complete<NonNullable<RunSpecInput['record']>>};
 
 type Complete<T> = {[Key in keyof T]-?: Exclude<T[Key], undefined>};
 
@@ -45,19 +54,41 @@ export function completeSpec(
   {default_model, pool: {pool}}: Defaults,
 ): {spec: RunSpec; placement: Placement} {
   const given = withOwnNames(input);
-  const {sites = specKeys.sites.default} = given;
+  const reductions = completeReductions(given);
+  const isReduced = Object.values(reductions).some(value => value !== undefined);
   const chosen = {
     model: given.model ?? default_model,
-    sites: SITES.filter(site => (sites as readonly string[]).includes(site)),
+    sites: ordered(given.sites ?? (isReduced ? [] : specKeys.sites.default)),
     dtype: given.dtype ?? (given.format === 'pkl.gz' ? 'fp32' : 'bf16'),
     mask: given.mask ?? (given.generate && given.format !== 'pkl.gz' ? 'generated' : null),
     max_seq_length:
       given.max_seq_length ?? Math.max(specKeys.max_seq_length.default, given.context_size ?? 0),
     record: {...defaultsOf(recordKeys), ...given.record},
   };
-  const spec = {...defaultsOf(specKeys), ...pick(specKeys, given), ...chosen} as RunSpec;
+  const values = {...defaultsOf(specKeys), ...pick(specKeys, given), ...chosen};
+  const {features: _features, project: _project, moments: _moments, ...others} = values;
+  const spec = {...others, ...pick(specKeys, reductions)} as RunSpec;
   const placement = {...defaultsOf(runSettings), pool, ...pick(runSettings, given)} as Placement;
   return {spec, placement};
+}
+
+const ordered = (sites: readonly string[]) => SITES.filter(site => sites.includes(site));
+
+/** The reductions with complete entries. A frozen spec leaves out those without an entry: its hash is that of earlier releases. */
+export function completeReductions({features = [], project = [], moments, sites = []}: RunSpecInput) {
+  const own = (name: string) => readSite(name)?.site ?? name;
+  const ofEach = <T extends {site?: string | null | undefined}>(all: Fields, entries: T[]) => {
+    const completed = entries.map(each => ({...defaultsOf(all), ...each}) as T);
+    return completed.map(each => ({...each, site: each.site && own(each.site)}));
+  };
+  const numbers: readonly string[] = NUMBERS_OF_THINGS;
+  const dense = (moments?.sites ?? sites).map(own).filter(site => !numbers.includes(site));
+  const of_moments = {sites: ordered(dense.length > 0 ? dense : specKeys.sites.default)};
+  return {
+    features: features.length > 0 ? ofEach(featureKeys, features) : undefined,
+    project: project.length > 0 ? ofEach(projectKeys, project) : undefined,
+    moments: moments ? {...defaultsOf(momentsKeys), ...moments, ...of_moments} : undefined,
+  };
 }
 
 /**

@@ -26,7 +26,16 @@ export type OwnValues = {
   encoder: string;
   variables: Record<string, unknown>;
   pool: string;
+  output: string;
+  path: string;
+  site: string;
+  features: Reduction<{site: string | null; k: number | null}>[];
+  project: Reduction<{site: string; dtype: 'bf16' | 'fp32'}>[];
+  moments: Given<{sites: string[] | null; layers: string | number[] | null}>;
 };
+type Given<T> = {[Key in keyof T]?: T[Key] | undefined};
+type OfEach = {revision: string | null; path: string; layers: string | number[] | null};
+type Reduction<Own> = {name: string; weights: string} & Given<OfEach & Own>;
 
 /**
  * `default`: null where the value may be null; absent if a missing value follows from other fields. `means`: a sentence for pages. `option`:

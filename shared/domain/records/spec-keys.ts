@@ -41,6 +41,37 @@ export const recordKeys = {
   },
 } as const satisfies Fields;
 
+const everyReduction = {
+  name: {...own('output'), means: 'names the tensors: at most 24 lower-case letters and underscores'},
+  weights: {...name(1024), means: 'a hub id, gs://BUCKET/PATH, or a path on the worker'},
+  revision: {...name(256), default: null, means: 'branch, tag or commit of a hub id, pinned for the run'},
+  path: {...own('path'), default: '', means: 'below `weights`, with {layer} for the number of each layer'},
+  layers: {...own('layers'), default: null, means: 'null is `layers` of the run'},
+} as const;
+
+/** An entry of `features`. */
+export const featureKeys = {
+  ...everyReduction,
+  site: {...own('site'), default: null, means: 'the site that the SAE reads; null is that of its own config'},
+  k: {...whole(1, 1024), default: null, means: "most features of a vector; null is the SAE's own k, else 64"},
+} as const satisfies Fields;
+
+/** An entry of `project`. */
+export const projectKeys = {
+  ...everyReduction,
+  site: {...own('site'), default: 'resid_post', means: 'the site to project'},
+  dtype: {...word('bf16', 'fp32'), default: 'fp32', means: 'type of the stored dot products'},
+} as const satisfies Fields;
+
+export const momentsKeys = {
+  sites: {
+    ...own('sites'),
+    default: null,
+    means: 'null is `sites` of the run if there are any, else resid_post',
+  },
+  layers: everyReduction.layers,
+} as const satisfies Fields;
+
 /** Hash of the spec of an empty `run.json`. Adding a key to the spec changes the hash in every shard of new runs; nothing else may. */
 export const DEFAULT_SPEC_HASH = '2ad4988eeb72cee44d11d5b5cc97387bdd9a61eb1cd4e92e1b7bebc3662390bd';
 
@@ -59,6 +90,9 @@ export const specKeys = {
     ...{...own('sites'), default: ['resid_post']},
     means: 'what to store of a block, by our names or those of other libraries',
   },
+  features: {...own('features'), default: [], means: 'SAEs whose strongest features are stored'},
+  project: {...own('project'), default: [], means: 'matrices whose dot products are stored'},
+  moments: {...own('moments'), default: null, means: 'sums of the vectors of a sample, and of their squares'},
   tokens: {
     ...{...own('tokens'), default: 'all', means: 'the tokens of a sample to store'},
     option:

@@ -42,18 +42,12 @@ describe('run.json of run start', () => {
 
   it('`run start` on a run that has begun writes run.json with the settings of its document, which `configure` changes', async () => {
     const {cloud, bucket} = await aCloud({'runs/my-run': aRun({budget_usd: 7, priority: 2})});
-    const {placement} = completeSpec({}, aConfig());
+    const frozen = completeSpec({seed: 3, moments: {}}, aConfig());
     bucket.put(
       'activations/my-run/manifest.json',
-      JSON.stringify({
-        schema: 'gleaner/1',
-        run: 'my-run',
-        spec: {seed: 3},
-        spec_hash: 'a'.repeat(64),
-        placement,
-      }),
+      JSON.stringify({schema: 'gleaner/1', run: 'my-run', spec_hash: 'a'.repeat(64), ...frozen}),
     );
-    await writeSpec(cloud, 'my-run', {seed: 3, budget_usd: 7, priority: 2});
+    await writeSpec(cloud, 'my-run', {seed: 3, moments: {}, features: [], budget_usd: 7, priority: 2});
     await assert.rejects(
       writeSpec(cloud, 'my-run', {budget_usd: 5}),
       /budget_usd is 7, not 5; change it with `gleaner run configure my-run --budget-usd 5`/,

@@ -16,7 +16,7 @@ import {complete} from './spec-cases.ts';
 const TEXTS: {name: string; text: string; parse: (text: string) => unknown}[] = [
   {
     name: 'run.json',
-    text: '{"model": "tiny", "layers": [0, 1], "record": {"field": "text"}, "budget_usd": 5, "tokens": "0:16"}',
+    text: '{"model": "tiny", "layers": [0, 1], "record": {"field": "text"}, "budget_usd": 5, "moments": {"layers": "0-1"}, "features": [{"name": "a", "weights": "b/c", "path": "{layer}"}]}',
     parse: text => parseRunSpec(text, 'run.json'),
   },
   {

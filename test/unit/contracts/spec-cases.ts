@@ -17,7 +17,8 @@ const {defaults, ...cases}: Cases & {defaults: {model: string; dtype: 'bf16'}} =
   readFileSync(file('test/fixtures/spec-cases.json'), 'utf8'),
 );
 const record = defaultsOf(recordKeys);
-export const DEFAULTS = {...defaultsOf(specKeys), ...defaults, record} as RunSpec;
+const {features: _features, project: _project, moments: _moments, ...values} = defaultsOf(specKeys);
+export const DEFAULTS = {...values, ...defaults, record} as RunSpec;
 export {cases};
 
 export const complete = (input: RunSpecInput) => completeSpec(input, aConfig());

@@ -70,6 +70,11 @@ describe('the hash of a spec', () => {
 
   it('the hash of a spec is the same for a default and for its explicit value', () => {
     assert.equal(specHash(complete(wordsOfSpec).spec), specHash(complete({}).spec));
+    assert.equal(specHash(complete({moments: null, features: []}).spec), DEFAULT_SPEC_HASH);
+    assert.equal(
+      specHash(complete({moments: {}}).spec),
+      specHash(complete({sites: [], moments: {sites: ['hook_resid_post'], layers: null}}).spec),
+    );
     assert.equal(
       specHash(complete({sites: ['mlp_out', 'attn_out']}).spec),
       specHash(complete({sites: ['attn_out', 'mlp_out']}).spec),
@@ -102,6 +107,12 @@ describe('the hash of a spec', () => {
       {record: {field: 'text'}},
       {record: {template: 'text'}},
       {record: {encoder: 'MinimalGridEncoder()'}},
+      {moments: {}},
+      {moments: {}, sites: ['resid_post']},
+      {moments: {layers: [1]}},
+      {features: [{name: 'a', weights: 'w'}]},
+      {features: [{name: 'a', weights: 'w', k: 32}]},
+      {project: [{name: 'a', weights: 'w'}]},
       {keep: ['id']},
       {keep: ['id', 'name']},
     ];

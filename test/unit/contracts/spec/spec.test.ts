@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
+import {readFileSync} from 'node:fs';
 import {Ajv2020} from 'ajv/dist/2020.js';
 import {runSpecJsonSchema} from '../../../../cli/build/reference/json-schemas.ts';
 import {Rejected} from '../../../../shared/contracts/errors.ts';
 import {parseValue} from '../../../../shared/contracts/messages/schemas.ts';
 import {frozenSpec, parseRunSpec, type RunSpec, specHash} from '../../../../shared/contracts/spec/spec.ts';
-import {cases, complete, DEFAULTS, expected} from '../spec-cases.ts';
+import {cases, complete, DEFAULTS, expected, file} from '../spec-cases.ts';
 
 function refuses(text: string, says: string[]): void {
   assert.throws(
@@ -91,6 +92,12 @@ describe('run.json', () => {
     assert.deepEqual(parseRunSpec(JSON.stringify(given), 'run.json'), given);
   });
 
+  it('run.json is valid in every example of its page', () => {
+    const examples = readFileSync(file('docs/run-spec.md'), 'utf8').matchAll(/```json\n(.*?)```/gs);
+    const specs = Array.from(examples, ([, text = '']) => parseRunSpec(text, 'run.json'));
+    assert.ok(specs.some(({features, project, moments}) => features && project && moments));
+  });
+
   it('run.json may start with a byte order mark', () => {
     assert.deepEqual(parseRunSpec('\ufeff{"seed": 7}', 'run.json'), {seed: 7});
   });
@@ -123,7 +130,11 @@ describe('run.json', () => {
     ];
     for (const {name, says} of taken)
       if (!compared.includes(name))
-        assert.match(says[0] ?? '', /^(layers|tokens|sites|mask|generate|keep)/, name);
+        assert.match(
+          says[0] ?? '',
+          /^(layers|tokens|sites|mask|generate|keep|features|project|moments)/,
+          name,
+        );
     for (const given of [
       {stream_offset: 8},
       {record: {template: 'a', predictions_per_task: 2}},
@@ -137,9 +148,9 @@ describe('run.json', () => {
     const said = Object.entries(properties).filter(([, {default: value}]) => value !== undefined);
     assert.ok(said.length >= 10);
     const {spec, placement} = complete({});
-    for (const [key, {default: value}] of said)
-      assert.deepEqual({...spec, ...placement}[key as keyof RunSpec], value, key);
-    assert.deepEqual(Object.keys(properties).sort(), Object.keys({...spec, ...placement}).sort());
+    const all = {features: [], project: [], moments: null, ...spec, ...placement};
+    for (const [key, {default: value}] of said) assert.deepEqual(all[key as keyof RunSpec], value, key);
+    assert.deepEqual(Object.keys(properties).sort(), Object.keys(all).sort());
   });
 });
 
