@@ -8,7 +8,7 @@ import {row, schemaOf, typeOf} from '../../../client/json/types.ts';
 import {timings} from '../../../shared/contracts/settings/environment.ts';
 import {FORMS} from '../../../shared/contracts/spec/selections.ts';
 import {type Fields, mapFields} from '../../../shared/domain/records/field.ts';
-import * as keys from '../../../shared/domain/records/spec-keys.ts';
+import {entryKeys, recordKeys, runSettings, specKeys} from '../../../shared/domain/records/spec-keys.ts';
 import {controlPage} from './control-messages.ts';
 import {controlJsonSchema, runSpecJsonSchema} from './json-schemas.ts';
 import {runSpecPage, withTable} from './run-spec.ts';
@@ -45,12 +45,11 @@ export function generated(): Map<string, string> {
 
 /** spec-keys.json of the worker: the form and the default of each key that it reads, and the keys of the control plane alone. */
 function workerKeys(): object {
-  const {specKeys, recordKeys, featureKeys, projectKeys, momentsKeys, runSettings} = keys;
-  const formsOf = (all: Fields) =>
-    mapFields<Fields, object>(all, ({means: _, option: _option, ...form}) => form);
-  const [features, project, moments] = [featureKeys, projectKeys, momentsKeys].map(formsOf);
-  const of_run = {run: Object.keys(runSettings), forms: FORMS};
-  return {spec: formsOf(specKeys), record: formsOf(recordKeys), features, project, moments, ...of_run};
+  const all: Record<string, Fields> = {spec: specKeys, record: recordKeys, ...entryKeys};
+  const forms = Object.entries(all).map(([name, keys]) => [
+    ...[name, mapFields<Fields, object>(keys, ({means: _, option: _option, ...form}) => form)],
+  ]);
+  return {...Object.fromEntries(forms), run: Object.keys(runSettings), forms: FORMS};
 }
 
 /** terraform/timings.json: the limits of each timing, by its name in `timings` of Terraform. */

@@ -2,15 +2,7 @@
 import {z} from 'zod';
 import {POOL} from '../../domain/deployment.ts';
 import {inputShape, nameText, type OwnForms, wellFormed} from '../../domain/records/field-schema.ts';
-import {
-  featureKeys,
-  momentsKeys,
-  projectKeys,
-  ROW_TOKENS,
-  recordKeys,
-  runSettings,
-  specKeys,
-} from '../../domain/records/spec-keys.ts';
+import {entryKeys, ROW_TOKENS, recordKeys, runSettings, specKeys} from '../../domain/records/spec-keys.ts';
 import {nearNames} from '../near-names.ts';
 import {MASK, MASK_FORMS, TOKENS, TOKENS_FORMS} from './selections.ts';
 import {OTHER_NAME, OTHER_NAMES, readSite, SITES} from './site-names.ts';
@@ -139,9 +131,9 @@ export const LEAST_SHARD_GB = 0.0001;
 
 const OWN = {
   ...{...OF_ENTRIES, tokens, mask, encoder, variables, sites: list(site, 0, MOST_SITES)},
-  features: entries(inputShape(featureKeys, OF_ENTRIES)),
-  project: entries(inputShape(projectKeys, OF_ENTRIES)),
-  moments: closed(inputShape(momentsKeys, OF_ENTRIES)),
+  features: entries(inputShape(entryKeys.features, OF_ENTRIES)),
+  project: entries(inputShape(entryKeys.project, OF_ENTRIES)),
+  moments: closed(inputShape(entryKeys.moments, OF_ENTRIES)),
   new_tokens: generate,
   size: z.number().min(LEAST_SHARD_GB).max(64),
   when: z.literal(['auto', true, false]),

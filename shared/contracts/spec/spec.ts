@@ -3,15 +3,7 @@ import {createHash} from 'node:crypto';
 import type {z} from 'zod';
 import {defaultsOf, type Fields, pick} from '../../domain/records/field.ts';
 import type {Placement, Run} from '../../domain/records/run.ts';
-import {
-  featureKeys,
-  momentsKeys,
-  projectKeys,
-  recordKeys,
-  runChanges,
-  runSettings,
-  specKeys,
-} from '../../domain/records/spec-keys.ts';
+import {entryKeys, recordKeys, runChanges, runSettings, specKeys} from '../../domain/records/spec-keys.ts';
 import {rejectRepeatedKey} from '../messages/repeated-key.ts';
 import {parseJson} from '../messages/schemas.ts';
 import type {Config} from '../settings/config.ts';
@@ -38,7 +30,7 @@ export function parseRunSpec(text: string, what: string): RunSpecInput {
   return spec;
 }
 
-type Reduction = 'features' | 'project' | 'moments';
+type Reduction = keyof typeof entryKeys;
 
 /** The complete spec of an extraction: `run.json` over the defaults. Frozen when the first stream is accepted. */
 export type RunSpec = Complete<Omit<RunSpecInput, keyof Placement | 'record' | Reduction>> &
@@ -85,9 +77,9 @@ export function completeReductions({features = [], project = [], moments, sites 
   const dense = (moments?.sites ?? sites).map(own).filter(site => !numbers.includes(site));
   const of_moments = {sites: ordered(dense.length > 0 ? dense : specKeys.sites.default)};
   return {
-    features: features.length > 0 ? ofEach(featureKeys, features) : undefined,
-    project: project.length > 0 ? ofEach(projectKeys, project) : undefined,
-    moments: moments ? {...defaultsOf(momentsKeys), ...moments, ...of_moments} : undefined,
+    features: features.length > 0 ? ofEach(entryKeys.features, features) : undefined,
+    project: project.length > 0 ? ofEach(entryKeys.project, project) : undefined,
+    moments: moments ? {...defaultsOf(entryKeys.moments), ...moments, ...of_moments} : undefined,
   };
 }
 

@@ -49,28 +49,23 @@ const everyReduction = {
   layers: {...own('layers'), default: null, means: 'null is `layers` of the run'},
 } as const;
 
-/** An entry of `features`. */
-export const featureKeys = {
-  ...everyReduction,
-  site: {...own('site'), default: null, means: 'the site that the SAE reads; null is that of its own config'},
-  k: {...whole(1, 1024), default: null, means: "most features of a vector; null is the SAE's own k, else 64"},
-} as const satisfies Fields;
-
-/** An entry of `project`. */
-export const projectKeys = {
-  ...everyReduction,
-  site: {...own('site'), default: 'resid_post', means: 'the site to project'},
-  dtype: {...word('bf16', 'fp32'), default: 'fp32', means: 'type of the stored dot products'},
-} as const satisfies Fields;
-
-export const momentsKeys = {
-  sites: {
-    ...own('sites'),
-    default: null,
-    means: 'null is `sites` of the run if there are any, else resid_post',
+/** The keys of an entry of `features` and of `project`, and those of `moments`. */
+export const entryKeys = {
+  features: {
+    ...everyReduction,
+    site: {...own('site'), default: null, means: 'what the SAE reads; null is what its own config says'},
+    k: {...whole(1, 1024), default: null, means: "most features of a vector; null is the SAE's k, or 64"},
   },
-  layers: everyReduction.layers,
-} as const satisfies Fields;
+  project: {
+    ...everyReduction,
+    site: {...own('site'), default: 'resid_post', means: 'the site to project'},
+    dtype: {...word('bf16', 'fp32'), default: 'fp32', means: 'type of the stored dot products'},
+  },
+  moments: {
+    sites: {...own('sites'), default: null, means: 'null is `sites` of the run, or else resid_post'},
+    layers: everyReduction.layers,
+  },
+} as const satisfies Record<string, Fields>;
 
 /** Hash of the spec of an empty `run.json`. Adding a key to the spec changes the hash in every shard of new runs; nothing else may. */
 export const DEFAULT_SPEC_HASH = '2ad4988eeb72cee44d11d5b5cc97387bdd9a61eb1cd4e92e1b7bebc3662390bd';
