@@ -6,12 +6,12 @@ import {bytesText, counted, durationText, numberText} from '../text/format.ts';
 export function resultLines({rows, model, stats, unread, unread_streams, upload}: RunResult): string[] {
   const errors = Object.values(stats).flatMap(({int8_error}) => int8_error ?? []);
   const error = errors.length > 0 ? `; int8 error up to ${(Math.max(...errors) * 100).toPrecision(2)} %` : '';
+  const names = Object.keys(stats);
+  const stored = names.length > 0 ? `${counted(rows, 'row')} of ${tensorsText(names)}` : 'moments';
   const more = unread_streams - Object.keys(unread).length;
   const at = model?.revision ? ` at ${model.revision.slice(0, 12)}` : '';
   return [
-    ...(model
-      ? [`${counted(rows, 'row')} of ${tensorsText(Object.keys(stats))} from ${model.name}${at}${error}`]
-      : []),
+    ...(model ? [`${stored} from ${model.name}${at}${error}`] : []),
     ...(upload.bytes > 0 ? [uploadText(upload)] : []),
     ...Object.entries(unread).map(
       ([stream, why]) => `metadata.json of stream ${stream} is not in the result: ${why}`,

@@ -13,6 +13,7 @@ import {
 import {computedSamples, progressOf, unstoredText} from '../../client/views/pace.ts';
 import type {RunPage, StatsView} from '../../client/views/run-page.ts';
 import {endOf, streamCount, tookSeconds} from '../../client/views/run-state.ts';
+import type {RunSpec} from '../../shared/contracts/spec/spec.ts';
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
@@ -70,7 +71,7 @@ export function runPage(page: RunPage, now: number): Section[] {
 export function runSections(page: RunPage, now: number): Record<'head' | 'history' | 'stats' | 'spec', Html> {
   return {
     ...{head: head(page, now), history: historyCharts(page.state.run), spec: spec(page)},
-    stats: page.stats ? statistics(page.stats) : html``,
+    stats: page.stats?.stats && Object.keys(page.stats.stats).length > 0 ? statistics(page.stats) : html``,
   };
 }
 
@@ -152,20 +153,34 @@ function output({output, state: {run}}: RunPage): Html {
 }
 
 export function loadingLines(folder: string, {spec}: Run): string[] {
-  const layer = firstLayer(spec?.layers);
-  return [
+  const {layer, name, hasRows} = firstOutput(spec);
+  const of = name === undefined ? `${layer}` : `${layer}, "${name}"`;
+  const open = [
     'import gleaner_reader  # pip install ./worker-startup/gleaner_reader',
     '',
     `run = gleaner_reader.open(${JSON.stringify(folder)})`,
-    `for rows in run.layer(${layer}):  # [rows, d_model], shard by shard; only this layer is read`,
+  ];
+  if (!hasRows) return [...open, `moments = run.moments(${layer})  # count, mean and variance`];
+  return [
+    ...open,
+    `for rows in run.layer(${of}):  # [rows, ${name ? 'k' : 'd_model'}], shard by shard; only this layer is read`,
     '    ...',
-    `for batch in run.batches(${layer}, batch_rows=4096, seed=0, as_="torch"):  # shuffled over the whole run`,
+    `for batch in run.batches(${of}, batch_rows=4096, seed=0, as_="torch"):  # shuffled over the whole run`,
     '    ...',
   ];
 }
 
+/** What the lines read: a layer of the only site, or that of the first reduction with rows. */
+export function firstOutput(spec: Run['spec']) {
+  const {sites, features = [], project = [], moments, layers} = (spec ?? {}) as Partial<RunSpec>;
+  const [entry] = sites?.length === 0 ? [...features, ...project] : [];
+  const hasRows = sites?.length !== 0 || entry !== undefined;
+  const layer = firstLayer((hasRows ? entry : moments)?.layers ?? layers);
+  return {layer, name: entry?.name, hasRows};
+}
+
 /** The first layer of `"all"`, `"4-7"` or `[4, 5]`. */
-export function firstLayer(layers: unknown): number {
+function firstLayer(layers: unknown): number {
   const first = Array.isArray(layers) ? layers[0] : String(layers).split('-')[0];
   return Number.isInteger(Number(first)) ? Number(first) : 0;
 }

@@ -16,7 +16,7 @@ import {askWorker} from '../../python/ask-worker.ts';
 import {withClock} from '../../terminal/progress-clock.ts';
 import {completeIn, type SpecOptions, specOf} from '../spec/spec.ts';
 import {priceOrigin, pricesText} from './price-origin.ts';
-import {helpLines, helpsOf, limitText, millionText, rateOfStages, workOfProgram} from './stages.ts';
+import {helpLines, helpsOf, limitText, millionText, rateOfStages, storedOf, workOfProgram} from './stages.ts';
 
 type PreflightOptions = CloudOptions & SpecOptions & {accelerator?: string[]; zone: string};
 /** A program with the dollars of a million tokens in full rows, at the speed of its slowest stage. */
@@ -27,7 +27,6 @@ export type Answer = Compiled & {
   /** Speed of the slowest stage; null for a program that does not fit. */
   rate: Rate | null;
 };
-type Stored = Pick<RunSpec, 'dtype' | 'tokens' | 'format' | 'compute_dtype'>;
 
 /**
  * Compiles the program of a run for types of TPU that need not exist here, and recommends the cheapest. Exit code 1 if it does not fit into a
@@ -65,7 +64,7 @@ export async function preflight(options: PreflightOptions): Promise<void> {
 }
 
 /** The program of a type with its price, at the speed of its slowest stage. */
-export function answerOf(program: Compiled, spec: Stored, prices: Prices, zone: string): Answer {
+export function answerOf(program: Compiled, spec: RunSpec, prices: Prices, zone: string): Answer {
   const {accelerator} = program;
   const rate = program.fits ? rateOfStages(workOfProgram(program, spec as Numbers)) : null;
   const usd = (spot: boolean) =>
@@ -110,7 +109,7 @@ function cellsOf(program: Answer): string[] {
   ];
 }
 
-type Asked = {spec: Stored; zone: string; prices: Prices; is_google: boolean};
+type Asked = {spec: RunSpec; zone: string; prices: Prices; is_google: boolean};
 
 /** Lines below the table: what does not fit, what has no price, the recommendation, and what makes it cheaper. */
 export function remarks(programs: readonly Answer[], {spec, zone, prices, is_google}: Asked): string[] {
@@ -142,10 +141,10 @@ function recommendation({accelerator, usd_per_million_tokens}: Answer, rate: Rat
 }
 
 /** What the chips of the recommended type wait for, and what helps. A sample is as long as a row. */
-function waitLines(program: Answer & {fits: true}, spec: Stored, prices: Prices, zone: string): string[] {
+function waitLines(program: Answer & {fits: true}, spec: RunSpec, prices: Prices, zone: string): string[] {
   const {accelerator, layers, shape, rate} = program;
   const usd_per_hour = usdPerHour(prices, {accelerator, spot: true, zone});
-  const stored = {layers, dtype: spec.dtype, tokens: spec.tokens};
+  const stored = storedOf(spec, layers);
   const priced = {tokens_per_sample: Number(shape.split('x')[1]), usd_per_hour};
   const helps = helpsOf(workOfProgram(program, spec as Numbers), stored, priced);
   return rate ? helpLines(accelerator, rate, stored, helps) : [];

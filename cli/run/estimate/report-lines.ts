@@ -1,21 +1,23 @@
 import {bytesText, counted, dollarText, durationText, numberText} from '../../../client/text/format.ts';
 import type {Span} from '../../../client/views/assumptions.ts';
+import type {RunSpec} from '../../../shared/contracts/spec/spec.ts';
 import {ageText} from '../../../shared/domain/billing/prices.ts';
 import {UNIT_PRICES_OF} from '../../../shared/domain/billing/unit-prices.ts';
 import {pricesText} from './price-origin.ts';
 import type {Report} from './report.ts';
-import {helpLines, limitText} from './stages.ts';
+import {helpLines, limitText, storedOf} from './stages.ts';
 
 export function reportLines(report: Report, now: number): string[] {
   const {totals, sample, model, machine, tokens_per_second: rate, spec} = report;
-  const of = `${report.layers} of ${report.model_layers} layers, ${spec.sites?.join(', ')}, tokens ${JSON.stringify(spec.tokens)}`;
+  const outputs = [...spec.sites, ...reductionTexts(spec)].join(', ');
+  const of = `${report.layers} of ${report.model_layers} layers, ${outputs}, tokens ${JSON.stringify(spec.tokens)}`;
   const how = report.exact
     ? 'every byte was read'
     : `from ${counted(sample.lines, 'line')} in ${counted(sample.blocks, 'place')}, ${bytesText(sample.bytes)}; ranges are 95 % of what the places differ`;
   const where = report.exact ? 'in all' : 'in the sample';
   const lines = [
     `${report.what}: ${counted(report.streams, 'stream')}, ${bytesText(report.stream_bytes)}; ${how}`,
-    `  model      ${model.name} (${model.family}, d_model ${model.d_model}): ${of}, ${spec.dtype}, ${spec.format}`,
+    `  model      ${model.name} (${model.family}, d_model ${model.d_model}): ${of}, ${spec.sites.length > 0 ? `${spec.dtype}, ` : ''}${spec.format}`,
     `  samples    ${span(totals.samples, whole)}; ${span(totals.rejected, whole)} rejected, ${span(totals.truncated, whole)} truncated`,
     ...report.reject_reasons.map(
       ({reason, samples}) =>
@@ -37,8 +39,8 @@ export function reportLines(report: Report, now: number): string[] {
         : `  time       unknown: no speed is known for ${machine.accelerator}; set --tokens-per-second`,
     ];
   const {spot, on_demand} = report.usd;
-  const {layers, helps} = report;
-  const [waits, ...helping] = helpLines(machine.accelerator, rate, {layers, dtype: spec.dtype ?? ''}, helps);
+  const stored = storedOf(spec, report.layers);
+  const [waits, ...helping] = helpLines(machine.accelerator, rate, stored, report.helps);
   return [
     ...lines,
     `  speed      ${span(rate, whole)} tokens/s for each ${machine.accelerator}, limited by ${limitText(rate)}`,
@@ -47,6 +49,13 @@ export function reportLines(report: Report, now: number): string[] {
     `  dollars    ${spot ? `${span(spot, dollarText)} spot` : `unknown: ${machine.accelerator} has no price on spot`}${on_demand ? `, ${span(on_demand, dollarText)} on demand` : ''} (${machine.zone}; ${pricesText(report.prices_are, machine.zone, now)})`,
     besideLine(report, now),
     ...assumptions(report),
+  ];
+}
+
+function reductionTexts({features = [], project = [], moments}: RunSpec): string[] {
+  return [
+    ...features.map(({name, k}) => `features ${name}${k ? ` (${k} of each token)` : ''}`),
+    ...[...project.map(({name}) => `project ${name}`), ...(moments ? ['moments'] : [])],
   ];
 }
 

@@ -11,6 +11,7 @@ import {
   storedBytes,
 } from '../../../client/views/assumptions.ts';
 import {usdPerMillion} from '../../../client/views/rates.ts';
+import type {RunSpec} from '../../../shared/contracts/spec/spec.ts';
 import {chipsOf} from '../../../shared/domain/billing/prices.ts';
 import {type UploadRate, uploadRateOf} from '../../../shared/domain/fleet/upload-rates.ts';
 
@@ -115,6 +116,12 @@ type Help = {
 
 type Stored = {layers: number; dtype: string; tokens: unknown};
 
+/** What of a spec decides its bytes. `dtype` is empty without dense vectors, and `tokens` where a reduction excludes some of its values. */
+export function storedOf({sites, dtype, tokens, ...spec}: RunSpec, layers: number): Stored {
+  const isReduced = Boolean(spec.features ?? spec.project ?? spec.moments);
+  return {layers, dtype: sites.length > 0 ? dtype : '', tokens: isReduced ? '' : tokens};
+}
+
 /** Changes that make a run cheaper whose chips wait, the cheapest first. Of equal prices, the one that stores most is first. */
 export function helpsOf(
   work: Work,
@@ -122,7 +129,7 @@ export function helpsOf(
   {tokens_per_sample, usd_per_hour}: {tokens_per_sample: number; usd_per_hour: number | null},
 ): Help[] {
   const now = rateOfStages(work).estimate;
-  const value_bytes = {fp32: 4, int8: 1}[dtype] ?? 2;
+  const value_bytes = {fp32: 4, int8: 1, '': 1}[dtype] ?? 2;
   const isAll = tokens === 'all';
   const changes: [change: string, share: number, per: Help['per']][] = [
     ['tokens "random:64"', isAll ? 64 / tokens_per_sample : 1, 'sample'],
@@ -159,7 +166,7 @@ export function helpLines(
   helps: readonly Help[],
 ): string[] {
   if (!upload || helps.length === 0) return [];
-  const needs = `the chips produce ${bytesText(upload.bytes_per_s)} a second for ${counted(layers, 'layer')} in ${dtype}`;
+  const needs = `the chips produce ${bytesText(upload.bytes_per_s)} a second for ${counted(layers, 'layer')}${dtype && ` in ${dtype}`}`;
   const busy = `are busy ${Math.max(1, Math.round(upload.chips_busy * 100))} % of the time on ${accelerator}`;
   return [
     `${needs}, and ${busy}; this helps:`,

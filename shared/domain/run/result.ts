@@ -34,8 +34,8 @@ const stats = z.object({
   int8_error: amount.optional(),
 });
 export type Stats = z.infer<typeof stats>;
-/** `{site}.{layer}`. */
-export const layerName = z.string().regex(/^[a-z_]{1,20}\.\d{1,4}$/);
+/** `{site}.{layer}`, or a reduction in place of the site. */
+export const layerName = z.string().regex(/^[a-z_]{1,24}\.\d{1,4}$/);
 const statsByName = z.record(layerName, stats);
 
 /** For weights in a bucket, from its listing. */

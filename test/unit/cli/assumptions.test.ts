@@ -164,6 +164,27 @@ describe('an estimate of a run', () => {
     );
   });
 
+  it('an estimate of a run without dense vectors names its reductions, and no change of their type or tokens', () => {
+    const given = {
+      features: [
+        {name: 'scope', weights: 'org/saes', path: '{layer}', k: 64},
+        {name: 'own', weights: 'org/sae', layers: [1]},
+      ],
+      project: [{name: 'probe', weights: 'org/w'}],
+      moments: {},
+    };
+    const {spec} = completeSpec(given, aConfig());
+    const machine = {...V5E, zone: 'us-central1-a'};
+    const known = {upload: uploadRateOf('v5litepod-1')};
+    const text = reportLines(reportOn('x', spec, aSample(), machine, LIST_PRICES, known), 0).join('\n');
+    assert.match(
+      text,
+      /24 layers, features scope \(64 of each token\), features own, project probe, moments, tokens "all", safetensors\n/,
+    );
+    assert.match(text, /chips wait .* for 24 layers, and are busy .*this helps:\n +one layer: .*\n +half of the 24 layers/);
+    assert.doesNotMatch(text, /int8|tokens "::8"/);
+  });
+
   it('an estimate of a run that run start prints has samples, bytes, time, dollars and their day beside the budget', () => {
     const spec = completeSpec({model: 'm'}, aConfig()).spec;
     const machine = {...V5E, zone: 'us-central1-a'};

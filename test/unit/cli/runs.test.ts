@@ -87,6 +87,19 @@ describe('The uploads of a completed run', () => {
     ]);
     assert.deepEqual(lines(0), []);
   });
+
+  it('the result of a completed run names its tensors, and moments where there are no others', () => {
+    const fold = new ResultFold().result();
+    const model = {
+      ...{name: 'm', revision: null, fingerprint: 'f', files: {}, unknown_keys: []},
+      ...{weights_sha256: 'a'.repeat(64), tokenizer_sha256: 'b'.repeat(64)},
+    };
+    const stats = {'scope.0': aStats({}), 'scope.1': aStats({})};
+    assert.deepEqual(resultLines({...fold, model, stats, rows: 9}), [
+      '9 rows of 2 tensors (scope of layers 0-1) from m',
+    ]);
+    assert.deepEqual(resultLines({...fold, model, rows: 9}), ['moments from m']);
+  });
 });
 
 describe('The keys that differ between two specs', () => {
