@@ -30,10 +30,14 @@ def complete(changes):
 def to_run_json(spec):
     """The spec as run.json has it."""
 
-    def plain(value):
-        return list(value) if isinstance(value, tuple) else value
+    def plain(value, key=""):
+        if isinstance(value, tuple):
+            return [plain(each, key) for each in value]
+        if key in ("features", "project", "moments") and value is not None:
+            return {name: plain(getattr(value, name)) for name in SPEC_KEYS[key]}
+        return value
 
-    said = {key: plain(getattr(spec, key)) for key in DEFAULTS if key not in ("record", "shard_size_gb")}
+    said = {key: plain(getattr(spec, key), key) for key in DEFAULTS if key not in ("record", "shard_size_gb")}
     record = {key: getattr(spec.record, key) for key in RecordSpec.__dataclass_fields__}
     return said | {"record": record, "shard_size_gb": spec.shard_size_bytes / 1_000_000_000}
 

@@ -179,6 +179,15 @@ class Capture:
             return self.config.num_layers, self._without_tied("head")
         return self.depth, self.end
 
+    @property
+    def facts(self) -> dict[str, dict]:
+        """What the header of a shard says about reductions and moments, by name."""
+        facts = {each.name: each.facts for each in self.reductions}
+        if self.moments:
+            layers = sorted({layer for _, layers in self.moments for layer in layers})
+            facts["moments"] = {"kind": "moments", "sites": [site for site, _ in self.moments], "layers": layers}
+        return facts
+
     def stats_columns(self, name: str) -> tuple[str, ...]:
         return INT8_STATS if self.dtype_of(name) == "int8" else STATS
 

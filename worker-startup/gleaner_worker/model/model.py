@@ -99,11 +99,9 @@ class Model:
     @property
     def described_outputs(self) -> dict[str, str]:
         """The metadata of a shard about its reductions; empty without any."""
-        if not self.capture.reductions:
-            return {}
-        files = {each.reduction.name: each.files for each in self.files.reduction_weights}
-        facts = {each.name: each.facts | files[each.name].facts for each in self.capture.reductions}
-        return {"outputs": json.dumps(facts, separators=(",", ":"))}
+        of_files = {each.reduction.name: each.files.facts for each in self.files.reduction_weights}
+        facts = {name: facts | of_files.get(name, {}) for name, facts in self.capture.facts.items()}
+        return {"outputs": json.dumps(facts, separators=(",", ":"))} if facts else {}
 
     @property
     def row_bytes(self) -> int:

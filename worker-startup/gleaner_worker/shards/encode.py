@@ -40,8 +40,8 @@ def encode_shard(
     """Encodes the shard in `file_format`: "safetensors", "safetensors.zst" or "pkl.gz".
 
     layers: site -> its layers. rows: site -> [L, rows, width] as stored, contiguous; no copy is made. scale: site ->
-    [L, rows] fp32, for int8 only. identity: the metadata of the shard. stats: `{site}.{layer}` -> statistics. sums: of moments, as
-    moment_tensors gives them. The file holds all of them for readers.
+    [L, rows] fp32, for int8 only. identity: the metadata of the shard. stats: `{site}.{layer}` -> statistics. sums:
+    those of moment_tensors. The file holds all of them for readers.
     """
     threads = threads or os.cpu_count() or 1
     metadata = identity | {"stats": json.dumps(stats, separators=(",", ":"))}

@@ -1,8 +1,10 @@
 """Reads a frozen spec: each key as spec-keys.json declares it, with a value that this worker supports."""
 
 import json
+import math
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..architecture.sites import SITES
@@ -43,17 +45,19 @@ def parse_spec(raw: object) -> Spec:
     values["sites"] = [site for site in SITES if site in values["sites"]]
     values["record"] = RecordSpec(**values["record"])
     for key in ("features", "project"):
-        values[key] = [
-            ReductionSpec(**{name: _hashable(each) for name, each in entry.items()}) for entry in values[key]
-        ]
-    if moments := values["moments"]:
-        sites = tuple(site for site in SITES if site in moments["sites"])
-        values["moments"] = MomentSpec(sites, _hashable(moments.get("layers")))
+        values[key] = [_of_json(ReductionSpec, entry) for entry in values[key]]
+    if values["moments"]:
+        values["moments"] = _of_json(MomentSpec, values["moments"])
     values["shard_size_bytes"] = max(1, int(values["shard_size_gb"] * 1_000_000_000))
     fields: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list | tuple) else value for key, value in values.items()
     }
     return Spec(**{key: fields[key] for key in Spec.__dataclass_fields__})
+
+
+def _of_json(kind: Any, value: dict) -> Any:
+    """The dataclass, with tuples for lists: it is a key of a program."""
+    return kind(**{key: tuple(each) if isinstance(each, list) else each for key, each in value.items()})
 
 
 def _invalid_values(where: str, raw: dict, values: dict, keys: dict[str, tuple]) -> list[str]:
@@ -86,8 +90,8 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[^\x00-\x1f\x7f-\x9f]+", value) is not None
 
 
-def _is_list(value: Any, is_item: Callable[[object], bool], least: int = 1) -> bool:
-    return isinstance(value, list | tuple) and len(value) >= least and all(map(is_item, value))
+def _is_list(value: Any, is_item: Callable[[object], bool], least: int = 1, most: float = math.inf) -> bool:
+    return isinstance(value, list | tuple) and least <= len(value) <= most and all(map(is_item, value))
 
 
 def _is_each_once(value: Any, is_item: Callable[[object], bool], least: int = 1) -> bool:
@@ -122,27 +126,12 @@ def _is_variable_value(value: object) -> bool:
     return len(values) <= 64 and all(each is None or isinstance(each, (str, bool, int, float)) for each in values)
 
 
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _is_entries(*own: str) -> Callable[[object], bool]:
-    """Tests the entries of `features` or `project`, which have their own keys beside those of both."""
-    known = {key: of for key, of in _ENTRY.items() if key in (*_OF_BOTH, *own)}
-
-    def is_entry(value: object) -> bool:
-        if not isinstance(value, dict) or not value.keys() <= known.keys():
-            return False
-        return all(is_known(value.get(key, default)) for key, (default, is_known) in known.items())
-
-    return lambda value: _is_list(value, is_entry, 0)
-
-
-def _is_moments(value: object) -> bool:
-    if not isinstance(value, dict) or not {"sites"} <= value.keys() <= {"sites", "layers"}:
+def _is_entry(kind: str, value: object) -> bool:
+    """Whether it is an entry of `features` or `project`, or the value of `moments`."""
+    keys = _REDUCTIONS[kind]
+    if not isinstance(value, dict) or not value.keys() <= keys.keys():
         return False
-    layers = value.get("layers")
-    return _is_each_once(value["sites"], SITES.__contains__) and (layers is None or _is_layers(layers))
+    return all(is_known(value.get(key, default)) for key, (default, is_known, _) in keys.items())
 
 
 def _is_layers(value: object) -> bool:
@@ -157,23 +146,9 @@ def _is_tokens(value: object) -> bool:
     return _is_each_once(value, _whole(-(1 << 31), (1 << 31) - 1))
 
 
-def _or_null(is_known: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: value is None or is_known(value)
-
-
-# Of an entry of `features` or `project`: the default of each key, and the test of its values.
-_ENTRY: dict[str, tuple[object, Callable[[Any], bool]]] = {
-    "name": (None, lambda value: isinstance(value, str) and re.fullmatch(r"[a-z][a-z_]{0,23}", value) is not None),
-    "weights": (None, _is_name),
-    "revision": (None, _or_null(_is_name)),
-    "path": ("", lambda value: value == "" or _is_name(value)),
-    "site": (None, _or_null(lambda value: value in SITES)),
-    "layers": (None, _or_null(_is_layers)),
-    "k": (None, _or_null(_whole(1, 1024))),
-    "dtype": ("fp32", lambda value: value in ("bf16", "fp32")),
-}
-_OF_BOTH = ("name", "weights", "revision", "path", "site", "layers")
-_ENTRIES = "entries with the name, weights, revision, path, site and layers"
+_PLAIN = r"[^{}\\\x00-\x1f\x7f-\x9f]*"
+_PATH = re.compile(rf"(?!/)(?!.*//)(?!(?:.*/)?\.\.?(?:/|$)){_PLAIN}(?:\{{layer\}}{_PLAIN})?")
+_OUTPUT = re.compile(r"[a-z][a-z_]{0,23}")
 # The forms that code checks, with the supported values in words.
 _OWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     "layers": (_is_layers, '"all", a range such as "0-23", and a list of numbers'),
@@ -199,9 +174,15 @@ _OWN: dict[str, tuple[Callable[[Any], bool], str]] = {
         "a list of names, each once, without control characters",
     ),
     "encoder": (_is_text, "a name"),
-    "moments": (_is_moments, "sites, and layers"),
-    "features": (_is_entries("k"), f"{_ENTRIES} of an autoencoder, and k"),
-    "project": (_is_entries("dtype"), f"{_ENTRIES} of a matrix, and dtype"),
+    "output": (
+        lambda value: isinstance(value, str) and _OUTPUT.fullmatch(value) is not None,
+        "a name of at most 24 lower-case letters and underscores",
+    ),
+    "path": (
+        lambda value: isinstance(value, str) and _PATH.fullmatch(value) is not None,
+        "a path below `weights` with at most one {layer}",
+    ),
+    "site": (lambda value: isinstance(value, str) and value in SITES, f"one of {', '.join(SITES)}"),
     "variables": (
         _is_variables,
         "an object of variables other than those that the worker sets, such as messages, with texts, numbers and lists",
@@ -223,6 +204,23 @@ def _check_of(form: dict) -> tuple[object, Callable[[object], bool], str]:
     return form.get("default"), is_known, known
 
 
+_REDUCTIONS = {
+    kind: {key: _check_of(form) for key, form in SPEC_KEYS[kind].items()} for kind in ("features", "project", "moments")
+}
+_WORDS = {
+    kind: "; ".join(f"{key}: {known}" for key, (_, _, known) in keys.items()) for kind, keys in _REDUCTIONS.items()
+}
+_OWN |= {
+    kind: (
+        lambda value, kind=kind: _is_list(value, partial(_is_entry, kind), 0, 8),
+        f"at most 8 entries of {_WORDS[kind]}",
+    )
+    for kind in ("features", "project")
+}
+_OWN["moments"] = (
+    lambda value: _is_entry("moments", value) and value.get("sites") != [],
+    f"an object of {_WORDS['moments']}",
+)
 _KEYS = {key: _check_of(form) for key, form in SPEC_KEYS["spec"].items()}
 # Every frozen spec has these. One without is damaged.
 _REQUIRED = ("layers", "format", "shard_size_gb", "max_seq_length", "over_long")

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..architecture.config import DecoderConfig
 from ..architecture.reductions import Reduction
-from ..architecture.sites import Capture, layers_with_site
+from ..architecture.sites import SITES, Capture, layers_with_site
 from ..failures import Failure
 from .selections import Spans, TokenSelection, parse_tokens, span_sources
 
@@ -44,9 +44,9 @@ class ReductionSpec:
 
 @dataclass(frozen=True)
 class MomentSpec:
-    """The sites and layers whose sums the run stores; layers None: those of the run."""
+    """The sites and layers whose sums the run stores; None: those of the run, or resid_post."""
 
-    sites: tuple[str, ...]  # in the order of SITES
+    sites: tuple[str, ...] | None = None
     layers: str | tuple[int, ...] | None = None
 
 
@@ -134,7 +134,8 @@ def capture_of(
     moments: tuple[tuple[str, tuple[int, ...]], ...] = ()
     if spec.moments:
         chosen = resolve_layers(spec, config.num_layers, spec.moments)
-        moments = tuple((site, layers_with_site(config, site, chosen)) for site in spec.moments.sites)
+        sites = spec.moments.sites or spec.sites or ("resid_post",)
+        moments = tuple((site, layers_with_site(config, site, chosen)) for site in SITES if site in sites)
     mode = mode_of(spec)
     return Capture(config, layers, spec.sites, mode, spec.dtype, spec.top_k, spec.generates, reductions, moments)
 

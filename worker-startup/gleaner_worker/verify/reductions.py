@@ -21,10 +21,10 @@ def wrong_outputs(shard: SafetensorsShard, capture: Capture) -> list[str]:
     """A phrase, if the header describes other reductions than the run has."""
     try:
         stated = json.loads(shard.metadata.get("outputs", "{}"))
-        wrong = [each.name for each in capture.reductions if not each.facts.items() <= stated[each.name].items()]
-        wrong += stated.keys() - {each.name for each in capture.reductions}
+        wrong = [name for name, facts in capture.facts.items() if not facts.items() <= stated[name].items()]
+        wrong += stated.keys() - capture.facts.keys()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        wrong = [each.name for each in capture.reductions] or ["a reduction"]
+        wrong = [*capture.facts, "reductions"]
     return [f"describes {wrong[0]} otherwise than the spec and its files"] if wrong else []
 
 

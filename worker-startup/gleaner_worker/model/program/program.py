@@ -136,16 +136,15 @@ def _over_devices(capture: Capture, layout: Layout, specs: dict, tuning: Tuning)
     by_row = PartitionSpec("data")
     output = PartitionSpec(None, "data")
     parts = PartitionSpec(None, "data", None, "model")
+
+    def part_of(name: str) -> PartitionSpec:
+        return parts if layout.model > 1 and capture.width(name) % layout.model == 0 else output
+
     outputs: dict[str, Any] = {"stats": output} if capture.with_device_stats else {}
     if capture.outputs:
-        outputs["rows"] = {
-            name: parts if layout.model > 1 and capture.width(name) % layout.model == 0 else output
-            for name in capture.outputs
-        }
+        outputs["rows"] = {name: part_of(name) for name in capture.outputs}
     for kind in MOMENTS if capture.moments else ():
-        outputs[kind] = {
-            site: parts if capture.width(site) % layout.model == 0 else output for site, _ in capture.moments
-        }
+        outputs[kind] = {site: part_of(site) for site, _ in capture.moments}
     if any(capture.dtype_of(name) == "int8" for name in capture.outputs):
         outputs["scale"] = output
     return jax.jit(
