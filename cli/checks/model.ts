@@ -5,8 +5,14 @@ import type {Cloud} from '../../client/cloud/cloud.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {configProblem, MAX_CONFIG_BYTES} from '../../shared/contracts/spec/model-config.ts';
 import {filesProblem, TEMPLATES} from '../../shared/contracts/spec/model-files.ts';
+import {
+  type Entry,
+  entriesOf,
+  entryProblem,
+  type Files,
+} from '../../shared/contracts/spec/reduction-files.ts';
 import type {RunSpec} from '../../shared/contracts/spec/spec.ts';
-import {bucketModel, namesInFolder} from '../../shared/control-plane/runs/check-model.ts';
+import {bucketModel, filesInFolder, namesInFolder} from '../../shared/control-plane/runs/check-model.ts';
 import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {isNotFound} from '../../shared/google/errors.ts';
 import {openObjects} from '../../shared/google/objects.ts';
@@ -23,6 +29,44 @@ export function checkModel(config: Config, spec: Asked): Finding[] {
   if (!('text' in config)) return [config];
   const problem = configProblem(config.text, spec) ?? filesProblem(config.names, spec.model);
   return problem === undefined ? [] : [{problem}];
+}
+
+/** Checks the files of each reduction. `config`: that of the model. */
+export async function checkReductions(
+  cloud: Pick<Cloud, 'connection' | 'objects'>,
+  config: Config,
+  spec: RunSpec,
+  hub: () => Hub = hubOfThisMachine,
+): Promise<Finding[]> {
+  const model = 'text' in config ? config.text : '';
+  const findings = entriesOf(spec).map(async (entry): Promise<Finding[]> => {
+    try {
+      const files = await filesOf(cloud, entry, hub);
+      if (!files) return [{unchecked: `the files of ${entry.weights}`}];
+      const problem = await entryProblem(entry, spec, model, files);
+      return problem === undefined ? [] : [{problem}];
+    } catch (error) {
+      return [{problem: (error as Error).message}];
+    }
+  });
+  return (await Promise.all(findings)).flat();
+}
+
+/** Undefined for a folder of the TPU VMs, and without names for a repository that is not there. */
+async function filesOf(
+  {connection, objects}: Pick<Cloud, 'connection' | 'objects'>,
+  {weights, revision}: Entry,
+  hubOf: () => Hub,
+): Promise<Files | undefined> {
+  const at = bucketModel(weights);
+  const isOwn = at?.bucket === objects.bucket;
+  if (at) return filesInFolder(isOwn ? objects : otherBucket(connection, at.bucket), at.folder);
+  if (!isHubModel(weights)) return undefined;
+  const hub = hubOf();
+  const {commit, files} = (await hub.commit('models', weights, revision ?? 'main')) ?? {files: []};
+  const at_commit = (name: string) => `/${weights}/resolve/${commit}/${encodeURI(name)}`;
+  const read = (name: string) => hub.text(at_commit(name), `${weights}/${name}`, MAX_CONFIG_BYTES);
+  return {names: files.map(({name}) => name), read};
 }
 
 /** Reads config.json of a model. `hub`: asks the hub of this machine. */

@@ -9,7 +9,7 @@ import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {poolOf} from '../../shared/domain/deployment.ts';
 import {runAcceleratorProblem} from '../../shared/domain/fleet/accelerators.ts';
 import {type Finding, refuseProblems} from '../checks/findings.ts';
-import {checkModel, readModelConfig} from '../checks/model.ts';
+import {checkModel, checkReductions, readModelConfig} from '../checks/model.ts';
 import {checkBudget} from '../checks/pool.ts';
 import {checkRecords} from '../checks/records.ts';
 import type {StreamFile} from '../streams/folder.ts';
@@ -28,7 +28,8 @@ export async function checkRun(
   const spec = completeIn(cloud, input);
   const findings = await checkPoolOf(cloud, input);
   const config = await readModelConfig(cloud, spec);
-  refuseProblems(what, [...findings, ...checkModel(config, spec)]);
+  const ofReductions = await checkReductions(cloud, config, spec);
+  refuseProblems(what, [...findings, ...checkModel(config, spec), ...ofReductions]);
   const isSilent = 'silent' in config;
   if (isSilent) await requireDecision(what, config.silent);
   // The worker's code would ask the same hub for minutes.

@@ -37,11 +37,19 @@ export function configProblem(text: string, {model, layers}: Pick<RunSpec, 'mode
   const problems = [...unsupportedKeys(config, family)];
   if (problems.length > 0)
     return `config.json of ${model} has what Gleaner does not compute: ${problems.slice(0, SHOWN_PROBLEMS).join('; ')}: set \`model\` to another model`;
-  const count = (family.inner === null ? config : tableOf(config[family.inner]))[family.layers];
-  if (!Number.isSafeInteger(count) || Number(count) < 1) return undefined;
-  const absent = highestOf(layers);
-  if (absent < Number(count)) return undefined;
-  return `${model} has layers 0 to ${Number(count) - 1}, and none with number ${absent}: set \`layers\` within them`;
+  const {layers: count = 0} = sizesOf(text);
+  const absent = Math.max(-1, ...layerNumbers(layers));
+  if (count < 1 || absent < count) return undefined;
+  return `${model} has layers 0 to ${count - 1}, and none with number ${absent}: set \`layers\` within them`;
+}
+
+/** The number of layers and the width of the model, where config.json has them. */
+export function sizesOf(text: string): {layers?: number; width?: number} {
+  const config = tableOfText(text) ?? {};
+  const {inner = null, layers = ''} = familyOf(config.model_type) ?? {};
+  const fields = inner === null ? config : tableOf(config[inner]);
+  const sizes = {layers: fields[layers], width: fields.hidden_size ?? fields.n_embd};
+  return Object.fromEntries(Object.entries(sizes).filter(([, size]) => Number.isSafeInteger(size)));
 }
 
 function familyOf(model_type: unknown): Family | undefined {
@@ -142,7 +150,7 @@ function isTable(value: unknown): value is Table {
 
 const tableOf = (value: unknown): Table => (isTable(value) ? value : {});
 
-function tableOfText(text: string): Table | undefined {
+export function tableOfText(text: string): Table | undefined {
   try {
     const value: unknown = JSON.parse(text);
     return isTable(value) ? value : undefined;
@@ -151,8 +159,10 @@ function tableOfText(text: string): Table | undefined {
   }
 }
 
-/** The highest layer that the spec names; -1 for all layers. */
-function highestOf(layers: RunSpec['layers']): number {
-  if (Array.isArray(layers)) return Math.max(...layers);
-  return layers === 'all' ? -1 : Number(layers.split('-')[1]);
+/** The layers that a spec names. `count`: the layers of the model, or 0 where it is unknown. */
+export function layerNumbers(layers: RunSpec['layers'], count = 0): number[] {
+  if (Array.isArray(layers)) return layers;
+  const [first = 0, last = 0] =
+    layers === 'all' ? [0, Math.min(count, 10_000) - 1] : layers.split('-').map(Number);
+  return Array.from({length: last - first + 1}, (_, index) => first + index);
 }

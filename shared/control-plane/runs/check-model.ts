@@ -1,5 +1,6 @@
 import {configProblem, MAX_CONFIG_BYTES} from '../../contracts/spec/model-config.ts';
 import {filesProblem} from '../../contracts/spec/model-files.ts';
+import {entriesOf, entryProblem, type Files} from '../../contracts/spec/reduction-files.ts';
 import type {RunSpec} from '../../contracts/spec/spec.ts';
 import type {Objects} from '../../ports/ports.ts';
 
@@ -11,20 +12,32 @@ export function bucketModel(model: string): {bucket: string; folder: string} | u
   return bucket && folder ? {bucket, folder} : undefined;
 }
 
-/** Why no run can use this model of the bucket. Also undefined for a model elsewhere, which the first stream will check. */
-export async function bucketModelProblem(
-  objects: Objects,
-  spec: Pick<RunSpec, 'model' | 'layers'>,
-): Promise<string | undefined> {
-  const at = bucketModel(spec.model);
-  if (at?.bucket !== objects.bucket) return undefined;
-  const bytes = await objects.read(`${at.folder}/config.json`, {max_bytes: MAX_CONFIG_BYTES});
-  if (bytes)
-    return (
-      configProblem(Buffer.from(bytes).toString('utf8'), spec) ??
-      filesProblem(await namesInFolder(objects, at.folder), spec.model)
-    );
-  return `there is no ${spec.model}/config.json: copy the model there, or set \`model\` to the address of a model`;
+/** Why no run can use this model of the bucket, or weights of a reduction there. What is elsewhere is checked by the first stream. */
+export async function bucketModelProblem(objects: Objects, spec: RunSpec): Promise<string | undefined> {
+  const model = bucketModel(spec.model);
+  const isOwn = model?.bucket === objects.bucket;
+  const config = isOwn ? await textOf(objects, `${model.folder}/config.json`) : '';
+  if (config === undefined)
+    return `there is no ${spec.model}/config.json: copy the model there, or set \`model\` to the address of a model`;
+  const names = isOwn ? await namesInFolder(objects, model.folder) : undefined;
+  let problem = isOwn ? (configProblem(config, spec) ?? filesProblem(names, spec.model)) : undefined;
+  for (const entry of entriesOf(spec)) {
+    const at = bucketModel(entry.weights);
+    const files = at?.bucket === objects.bucket ? await filesInFolder(objects, at.folder) : undefined;
+    problem ??= files && (await entryProblem(entry, spec, config, files));
+  }
+  return problem;
+}
+
+async function textOf(objects: Objects, name: string): Promise<string | undefined> {
+  const bytes = await objects.read(name, {max_bytes: MAX_CONFIG_BYTES});
+  return bytes && Buffer.from(bytes).toString('utf8');
+}
+
+/** Undefined for a folder with too many objects. */
+export async function filesInFolder(objects: Objects, folder: string): Promise<Files | undefined> {
+  const names = await namesInFolder(objects, folder);
+  return names && {names, read: name => textOf(objects, `${folder}/${name}`)};
 }
 
 /** Names of the files in a folder; undefined if it has too many objects. */

@@ -11,7 +11,7 @@ import {
   type RunSpecInput,
   specHash,
 } from '../../contracts/spec/spec.ts';
-import {modelProblem} from '../../domain/billing/ceilings.ts';
+import {sourcesProblem} from '../../domain/billing/ceilings.ts';
 import {runAcceleratorProblem} from '../../domain/fleet/accelerators.ts';
 import {manifestObject, specObject} from '../../domain/names.ts';
 import type {Placement} from '../../domain/records/run.ts';
@@ -47,7 +47,7 @@ export async function freezeSpec(
   const completed = completeSpec(input ?? {}, config);
   const {spec, placement} = frozen ?? completed;
   // The workers' account may read more than the author of the spec.
-  const problem = modelProblem(spec.model ?? config.default_model, config.ceilings);
+  const problem = sourcesProblem({model: config.default_model, ...spec}, config.ceilings);
   if (problem) throw new Rejected(`${frozen ? name : specObject(run)}: ${problem}`);
   const pool = await readPool(deps, placement.pool);
   if (frozen) {

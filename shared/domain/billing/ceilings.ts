@@ -42,11 +42,18 @@ export function clipPool(pool: Pool, {max_workers, allowed_zones}: Ceilings): Po
 
 const HUB_ID = /^[A-Za-z0-9][\w.-]*(\/[\w.-]+)?$/;
 
-export function modelProblem(model: string, {model_sources, has_internet}: Ceilings): string | undefined {
+/** Why this deployment does not allow the model of a spec, or the weights of a reduction. */
+export function sourcesProblem(spec: Readonly<Record<string, unknown>>, ceilings: Ceilings) {
+  const entries = [spec.features ?? [], spec.project ?? []].flat() as {weights: string}[];
+  const problems = entries.map(({weights}) => modelProblem(weights, ceilings, 'weights'));
+  return modelProblem(String(spec.model), ceilings) ?? problems.find(each => each !== undefined);
+}
+
+export function modelProblem(model: string, {model_sources, has_internet}: Ceilings, key = 'model') {
   if (has_internet === false && kindOf(model) === 'hub')
-    return `model "${model}" is on the hub, which the TPUs of this deployment cannot reach (GLEANER_INTERNET): copy it with \`gleaner models mirror ${model}\`, and set \`model\` to its address in the bucket`;
+    return `${key} "${model}" is on the hub, which the TPUs of this deployment cannot reach (GLEANER_INTERNET): copy it with \`gleaner models mirror ${model}\`, and set \`${key}\` to its address in the bucket`;
   if (model_sources.some(source => isFrom(source, model))) return undefined;
-  return `model "${model}" is not from a source that this deployment allows: ${model_sources.join(', ')} (GLEANER_MODEL_SOURCES)`;
+  return `${key} "${model}" is not from a source that this deployment allows: ${model_sources.join(', ')} (GLEANER_MODEL_SOURCES)`;
 }
 
 /** A name is what the worker takes it for: an address in Cloud Storage, an id on the hub, or else a folder. */

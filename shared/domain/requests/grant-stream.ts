@@ -1,6 +1,6 @@
 /** The grant of a stream to the worker that requests work. */
 import {budgetProblem, isScarce, withGrant} from '../billing/budget.ts';
-import {type Ceilings, modelProblem} from '../billing/ceilings.ts';
+import {type Ceilings, sourcesProblem} from '../billing/ceilings.ts';
 import {workerEvent} from '../billing/cost.ts';
 import {type BucketRegion, bytePrice, crossRegionProblem, withRead} from '../billing/network.ts';
 import {outputPrefix} from '../names.ts';
@@ -61,7 +61,7 @@ export function decideStreamGrant(
 ): GrantDecision {
   if (!isGrantable(stream, holder) || !run || !isRunnable(run)) return {};
   if (!worker || worker.incarnation !== holder.incarnation || worker.fault !== null) return {};
-  const problem = modelProblem(String(run.spec?.model), ceilings);
+  const problem = sourcesProblem(run.spec ?? {}, ceilings);
   if (problem) return {writes: pauseForModel(run, problem, now)};
   const isHolder = isLeasedTo(stream, holder);
   if (crossRegionProblem(run, [worker.zone], region)) return {};

@@ -181,7 +181,10 @@ describe('an estimate of a run', () => {
       text,
       /24 layers, features scope \(64 of each token\), features own, project probe, moments, tokens "all", safetensors\n/,
     );
-    assert.match(text, /chips wait .* for 24 layers, and are busy .*this helps:\n +one layer: .*\n +half of the 24 layers/);
+    assert.match(
+      text,
+      /chips wait .* for 24 layers, and are busy .*this helps:\n +one layer: .*\n +half of the 24 layers/,
+    );
     assert.doesNotMatch(text, /int8|tokens "::8"/);
   });
 

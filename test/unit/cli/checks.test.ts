@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {execFileSync} from 'node:child_process';
 import {readdirSync, readFileSync} from 'node:fs';
 import {type Finding, refuseProblems} from '../../../cli/checks/findings.ts';
-import {checkModel, readModelConfig} from '../../../cli/checks/model.ts';
+import {checkModel, checkReductions, readModelConfig} from '../../../cli/checks/model.ts';
 import {checkBudget, checkOffer} from '../../../cli/checks/pool.ts';
 import {keptFindings, recordsProblem, samplesFindings} from '../../../cli/checks/records.ts';
 import {checkRepository} from '../../../cli/checks/repository.ts';
@@ -12,7 +12,8 @@ import type {Cloud} from '../../../client/cloud/cloud.ts';
 import {type GoogleApi, GoogleError} from '../../../client/google/api.ts';
 import {setQuiet} from '../../../client/text/output.ts';
 import {configProblem, FAMILIES} from '../../../shared/contracts/spec/model-config.ts';
-import {completeSpec, type RunSpec} from '../../../shared/contracts/spec/spec.ts';
+import {completeSpec, type RunSpec, type RunSpecInput} from '../../../shared/contracts/spec/spec.ts';
+import {bucketModelProblem} from '../../../shared/control-plane/runs/check-model.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {Folder} from '../../support/machine/folder.ts';
 import {FakeBucket} from '../../world/bucket.ts';
@@ -178,6 +179,109 @@ describe('The model of a run', () => {
     await hub.end();
     const config = await readModelConfig(aCloud({}), {...spec, model: 'org/model'}, () => client);
     assert.match('silent' in config ? config.silent : '', /^the model org\/model is unknown here. Failed to/);
+  });
+
+  const saes = (layers: number[], config: object = {}, weights = 'sae_weights.safetensors') =>
+    Object.fromEntries(
+      layers.flatMap(layer => [
+        [`saes/layer_${layer}/cfg.json`, JSON.stringify({d_in: 64, ...config})],
+        [`saes/layer_${layer}/${weights}`, ''],
+      ]),
+    );
+  const scope = {name: 'scope', weights: 'gs://bucket/saes', path: 'layer_{layer}'};
+  const probe = {name: 'probe', weights: 'gs://bucket/w/probes.safetensors'};
+  const reductions: {name: string; given: RunSpecInput; objects: Record<string, string>; says: RegExp}[] = [
+    {name: 'SAEs of all layers', given: {features: [scope]}, objects: saes([0, 1, 2]), says: /^$/},
+    {
+      name: 'absent SAEs',
+      given: {features: [scope]},
+      objects: saes([1]),
+      says: /^gs:\/\/bucket\/saes has no SAE at "layer_\{layer\}" for layer 0, 2, which scope asks for: correct/,
+    },
+    {
+      name: 'an SAE without safetensors',
+      given: {features: [scope], layers: [1]},
+      objects: saes([1], {}, 'sae.pt'),
+      says: /no SAE .* for layer 1,/,
+    },
+    {
+      name: 'a folder of Gemma Scope 2 without a config',
+      given: {features: [{...scope, layers: [1]}]},
+      objects: {'saes/layer_1/params.safetensors': ''},
+      says: /^$/,
+    },
+    {
+      name: 'tensors of an unknown layout',
+      given: {features: [{...scope, layers: [1]}]},
+      objects: {'saes/layer_1/model.safetensors': ''},
+      says: /no SAE/,
+    },
+    {
+      name: 'a crosscoder',
+      given: {features: [scope], layers: [0]},
+      objects: saes([0], {architecture: 'crosscoder'}),
+      says: /^scope has the architecture crosscoder, and the supported ones are standard, jumprelu, .*: choose/,
+    },
+    {
+      name: 'an SAE of another model at its own hook',
+      given: {features: [scope], layers: [0]},
+      objects: saes([0], {d_in: 32, metadata: {hook_name: 'blocks.0.hook_resid_post'}}),
+      says: /^scope reads vectors of 32 values, and resid_post of the model has 64: choose/,
+    },
+    {
+      name: 'an SAE of neurons, whose width config.json does not say',
+      given: {features: [{...scope, site: 'mlp_neurons'}], layers: [0]},
+      objects: saes([0], {d_in: 32, architecture: 'batchtopk'}),
+      says: /^$/,
+    },
+    {
+      name: 'a config that is no object',
+      given: {features: [scope], layers: [0]},
+      objects: {...saes([0]), 'saes/layer_0/cfg.json': '[1'},
+      says: /^$/,
+    },
+    {
+      name: 'a file of matrices',
+      given: {project: [probe]},
+      objects: {'w/probes.safetensors': ''},
+      says: /^$/,
+    },
+    {
+      name: 'an absent file of matrices',
+      given: {project: [probe]},
+      objects: {'w/other.safetensors': ''},
+      says: /^gs:\/\/bucket\/w has no safetensors file at "probes.safetensors" for layer 0, which probe/,
+    },
+  ];
+  for (const {name, given, objects, says} of reductions)
+    it(`the reductions of a run are checked by the command and by the control plane: ${name}`, async () => {
+      const config = '{"model_type": "llama", "num_hidden_layers": 3, "hidden_size": 64}';
+      const model = {'config.json': config, 'model.safetensors': '', 'tokenizer.json': ''};
+      const own = Object.entries(model).map(([file, text]) => [`models/m/${file}`, text]);
+      const cloud = aCloud({...Object.fromEntries(own), ...objects});
+      const asked = completeSpec({...given, model: spec.model}, aConfig()).spec;
+      assert.match(said(await checkReductions(cloud, await readModelConfig(cloud, asked), asked)), says);
+      assert.match((await bucketModelProblem(cloud.objects, asked)) ?? '', says);
+    });
+
+  it('the reductions of a run are read from the hub, and those of a TPU VM are left unchecked', async () => {
+    const sae = {
+      'a/cfg.json': Buffer.from('{"architecture": "temporal"}'),
+      'a/w.safetensors': Buffer.alloc(9),
+    };
+    const hub = await FakeHub.start({main: {commit: COMMIT, files: sae}});
+    const client = hub.client(undefined, 'model');
+    const ask = (weights: string, path: string) => {
+      const given = {features: [{name: 'scope', weights, path, layers: [0]}]};
+      const asked = completeSpec(given, aConfig()).spec;
+      return checkReductions(aCloud({}), {silent: ''}, asked, () => client);
+    };
+    assert.match(said(await ask('org/model', 'a')), /^scope has the architecture temporal/);
+    assert.match(said(await ask('org/model', 'b')), /^org\/model has no SAE at "b" for layer 0/);
+    assert.match(said(await ask('org/absent', 'a')), /^org\/absent has no SAE/);
+    assert.equal(said(await ask('/data/saes', 'a')), 'unchecked: the files of /data/saes');
+    await hub.end();
+    assert.match(said(await ask('org/model', 'a')), /^Failed to/);
   });
 
   it('the model of a run in a folder of a TPU VM is left unchecked on Google Cloud', async () =>

@@ -5,6 +5,7 @@ import {
   clipPool,
   modelProblem,
   poolProblem,
+  sourcesProblem,
 } from '../../../../shared/domain/billing/ceilings.ts';
 import {decideScale} from '../../../../shared/domain/commands/settings.ts';
 import {livingAmong, slotsOf, wantedSlots} from '../../../../shared/domain/fleet/slots.ts';
@@ -100,6 +101,22 @@ describe('the ceilings of a deployment', () => {
       assert.equal(why === undefined, isAllowed, why);
       if (why) assert.match(why, /GLEANER_MODEL_SOURCES/);
     });
+
+  it('weights of reductions are from the sources of models too', () => {
+    const ceilings = {...NONE, model_sources: ['hub:org/']};
+    const of = (...weights: string[]) => {
+      const [features, project] = weights.map(each => [{weights: each}]);
+      return sourcesProblem(
+        {model: 'org/m', ...(features && {features}), ...(project && {project})},
+        ceilings,
+      );
+    };
+    assert.equal(of(), undefined);
+    assert.equal(of('org/saes', 'org/w'), undefined);
+    assert.match(of('org/saes', 'gs://b/w') ?? '', /^weights "gs:\/\/b\/w" is not from a source/);
+    assert.match(of('other/saes') ?? '', /^weights "other\/saes" is not from a source/);
+    assert.match(sourcesProblem({model: 'gs://b/m'}, ceilings) ?? '', /^model "gs:\/\/b\/m" is not/);
+  });
 
   it('a pool document above the ceilings is clipped to them', () => {
     const edited = {...POOL, workers_per_zone: 1e9, zones: ['us-central1-a', 'moon-central1-a']};
