@@ -10,6 +10,7 @@ import {
   positive,
   seconds,
   text,
+  texts,
 } from '../terminal/arguments.ts';
 import type {GleanerCommand} from '../terminal/command.ts';
 import {addSourceOptions} from './source-options.ts';
@@ -110,10 +111,6 @@ function addSubmit(jobs: GleanerCommand): void {
       'gleaner jobs submit --bundle . --command -- python -m my_package --steps 10',
     )
     .action(async (files, options) => (await import('../jobs/submit.ts')).submit(files, options));
-}
-
-function texts(given: string, before: string[] = []): string[] {
-  return [...before, given];
 }
 
 function pairs(given: string, before: [string, string][] = []): [string, string][] {

@@ -1,5 +1,5 @@
 /** Copies a model of a hub to the bucket, once and at one commit. A run of the copy needs no internet. */
-import {createHash} from 'node:crypto';
+import {createHash, hash} from 'node:crypto';
 import {mkdir, open, readFile, rm, writeFile} from 'node:fs/promises';
 import {dirname, join} from 'node:path';
 import {z} from 'zod';
@@ -27,6 +27,9 @@ const COMPLETE = 'gleaner-model.json';
 /** The licence and the card of the model. */
 const OF_THE_LICENCE = /^((LICEN[CS]E|NOTICE|USE_POLICY)[\w.-]{0,60}|README\.md)$/i;
 
+/** Files of an SAE. */
+const OF_AN_SAE = /\.(json|safetensors)$/;
+
 const completed = z.object({
   files: z.record(z.string(), z.object({sha256: z.string(), size_bytes: z.number(), crc32c: z.string()})),
 });
@@ -43,19 +46,23 @@ type Mirrored = Answers['models mirror'];
 
 export type MirrorOptions = {
   revision?: string | undefined;
+  path?: string[] | undefined;
   say: (line: string) => void;
   stop: AbortSignal;
   hub?: Hub;
 };
 
 /** `gleaner models mirror`. */
-export async function mirror(model: string, options: CloudOptions & {revision?: string}): Promise<void> {
+export async function mirror(
+  model: string,
+  options: CloudOptions & {revision?: string; path?: string[]},
+): Promise<void> {
   const stop = abortedAtStop();
-  const {revision} = options;
-  const report = await withCloud(options, cloud => mirrorModel(cloud, model, {revision, say, stop}));
+  const {revision, path} = options;
+  const report = await withCloud(options, cloud => mirrorModel(cloud, model, {revision, path, say, stop}));
   print<'models mirror'>(options.json, report, [
     mirroredText(report),
-    `  gleaner run start my-run --model ${report.address} …`,
+    path ? `  "weights": "${report.address}"` : `  gleaner run start my-run --model ${report.address} …`,
   ]);
 }
 
@@ -77,11 +84,12 @@ export function isHubModel(model: string): boolean {
 export async function mirrorModel(
   cloud: Pick<Cloud, 'connection' | 'objects'>,
   model: string,
-  {revision = 'main', say, stop, hub = openHub(hubSettings(), 'model')}: MirrorOptions,
+  {revision = 'main', path = [], say, stop, hub = openHub(hubSettings(), 'model')}: MirrorOptions,
 ): Promise<Mirrored> {
   if (!isHubModel(model))
     throw new CliError(`${model} is not a model of a hub: name it as ORG/NAME, such as Qwen/Qwen2.5-0.5B`);
-  const {commit, files} = await readCommit(hub, model, revision, stop);
+  const {commit, files} = await readCommit(hub, model, {revision, path, stop});
+  const complete = path.length > 0 ? `gleaner-${hash('sha256', path.toSorted().join('\n'))}.json` : COMPLETE;
   const prefix = mirrorPrefix({model, commit});
   const bytes = files.reduce((sum, {size_bytes}) => sum + size_bytes, 0);
   const report = {
@@ -91,7 +99,7 @@ export async function mirrorModel(
     files: files.length,
     bytes,
   };
-  if (await isComplete(cloud, prefix, files)) return {...report, copied_bytes: 0};
+  if (await isComplete(cloud, prefix, {complete, files})) return {...report, copied_bytes: 0};
   say(`${model} at commit ${commit}: ${counted(files.length, 'file')}, ${bytesText(bytes)}`);
   let copied_bytes = 0;
   const copying: Copying = {
@@ -107,32 +115,49 @@ export async function mirrorModel(
       : error;
   });
   const content = Buffer.from(`${jsonText({model, commit, files: stored})}\n`);
-  await createOnce(cloud.objects, `${prefix}${COMPLETE}`, content, 'application/json');
+  await createOnce(cloud.objects, `${prefix}${complete}`, content, 'application/json');
   return {...report, copied_bytes};
 }
 
-async function readCommit(hub: Hub, model: string, revision: string, stop: AbortSignal): Promise<Commit> {
+async function readCommit(
+  hub: Hub,
+  model: string,
+  {revision, path, stop}: {revision: string; path: readonly string[]; stop: AbortSignal},
+): Promise<Commit> {
   const found = await hub.commit('models', model, revision, stop);
   if (found === undefined)
     throw new CliError(
       `There is no revision ${revision} of a model ${model} on ${hub.endpoint}: check the name and --revision`,
     );
   const {commit, files} = found;
+  const chosen = new Set(path.flatMap(pattern => filesAt(files, pattern, model)));
+  if (chosen.size > 0) return {commit, files: [...chosen]};
   const names = files.map(({name}) => name);
   const problem = names.includes('config.json')
     ? filesProblem(names, model)
-    : `${model} has no config.json: choose a repository that has it`;
+    : `${model} has no config.json: choose a repository that has it, or name the files of SAEs with --path`;
   if (problem !== undefined) throw new CliError(`Failed to copy ${model} at ${revision}: ${problem}`);
   return {commit, files: files.filter(({name}) => isReadByWorkers(name) || OF_THE_LICENCE.test(name))};
+}
+
+/** The files that match a pattern, in which `*` stands for any part of a name. */
+function filesAt(files: readonly HubFile[], pattern: string, model: string): HubFile[] {
+  const escaped = pattern.split('*').map(part => part.replace(/[^\w/]/g, '\\$&'));
+  const expression = new RegExp(`^${escaped.join('[^/]*')}$`);
+  const found = files.filter(({name}) => expression.test(name));
+  const other = found.find(({name}) => !OF_AN_SAE.test(name));
+  if (other) throw new CliError(`Failed to copy ${other.name}: --path copies .json and .safetensors alone`);
+  if (found.length > 0) return found;
+  throw new CliError(`Failed to copy ${model}: no file matches --path ${pattern}; * does not cross a /`);
 }
 
 /** True if an earlier command has ended, and its files are there with the bytes that it has copied. */
 async function isComplete(
   {objects}: Pick<Cloud, 'objects'>,
   prefix: string,
-  files: HubFile[],
+  {complete, files}: {complete: string; files: HubFile[]},
 ): Promise<boolean> {
-  const bytes = await objects.read(`${prefix}${COMPLETE}`, {max_bytes: MAX_COMPLETE_BYTES});
+  const bytes = await objects.read(`${prefix}${complete}`, {max_bytes: MAX_COMPLETE_BYTES});
   const known = completed.safeParse(parsedText(Buffer.from(bytes ?? '').toString('utf8'))).data?.files;
   if (!known) return false;
   const stored = new Map((await objects.list(prefix)).map(object => [object.name, object]));

@@ -67,6 +67,7 @@ export const rowTokens = numeric(
 );
 export const natural = whole(0);
 /** Whole numbers of an option that is given several. */
+export const texts = (given: string, before: string[] = []): string[] => [...before, given];
 export const naturals = (text: string, before: number[] = []): number[] => [...before, natural(text)];
 export const positive = whole(1);
 /** Number of rows, samples or streams, and the place of a row. */

@@ -50,9 +50,9 @@ describe('gleaner models mirror', () => {
     const {project, bucket, url: endpoint, token} = cloud;
     return openObjects({project, bucket, endpoint, token});
   };
-  const mirror = (revision?: string) =>
+  const mirror = (revision?: string, path?: string[]) =>
     mirrorModel({connection: running(cloud), objects: objects()}, 'org/model', {
-      revision,
+      ...{revision, path},
       say: () => {},
       stop: new AbortController().signal,
       hub: hub.client(undefined, 'model'),
@@ -122,6 +122,32 @@ describe('gleaner models mirror', () => {
     const {'tokenizer.json': _, ...files} = FILES;
     hub.revisions.main = {commit: COMMIT, files};
     await assert.rejects(mirror(), /org\/model at main: org\/model has no tokenizer\.json: make it/);
+  });
+
+  it('gleaner models mirror with --path copies the matching files of SAEs, of a repository without a model', async () => {
+    const names = ['a/layer_0_l0/cfg.json', 'a/layer_0_l0/w.safetensors', 'a/layer_1_l0/w.safetensors'];
+    const others = [
+      'a/layer_0_l0/more/w.safetensors',
+      'a/layer_0_l1/w.safetensors',
+      'a/layer_0_l1/params.npz',
+    ];
+    const files = Object.fromEntries([...names, ...others].map(name => [name, text(name)]));
+    const commit = prefix.slice(-41, -1);
+    hub.revisions.main = {commit, files};
+    await assert.rejects(mirror(), /no config\.json: .*--path/);
+    const patterns = ['a/layer_*_l0/*', 'a/layer_0_l0/cfg.json'];
+    const report = await mirror('main', patterns);
+    assert.deepEqual([report.address, report.files], [`gs://${cloud.bucket}/${prefix.slice(0, -1)}`, 3]);
+    assert.deepEqual(
+      (await stored()).filter(name => !name.startsWith('gleaner-')),
+      names,
+    );
+    const before = reads().length;
+    assert.equal((await mirror('main', patterns)).copied_bytes, 0);
+    assert.equal(reads().length, before);
+    assert.equal((await mirror('main', ['a/layer_0_l1/w*'])).files, 1);
+    await assert.rejects(mirror('main', ['a/layer.0_l0/*']), /no file matches --path a\/layer\.0_l0/);
+    await assert.rejects(mirror('main', ['a/layer_0_l1/*']), /params\.npz: --path copies \.json and/);
   });
 
   it('gleaner models mirror comes before a run that is started with --mirror', async () => {
