@@ -1,0 +1,62 @@
+"""Reductions on the devices of XLA_FLAGS, in a forked process."""
+
+import numpy as np
+
+D, FEATURES, LAYERS, VECTORS = 24, 300, (0, 2), 9
+FORMS = {
+    "gated": {"is_gated": True},
+    "thresholds": {"has_thresholds": True},
+    "layer_norm": {"norm": "layer_norm"},
+    "constant_norm_rescale": {"norm": "constant_norm_rescale"},
+    "own k": {"most": 16},
+}
+
+
+def check_split():
+    """Asserts that 1, 2, 4 and 8 devices give the same bits, in the layers of a scan with and without a reduction."""
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import Mesh, PartitionSpec
+
+    from gleaner_worker.architecture.reductions import Encoder, Reduction
+    from gleaner_worker.model.program.reduce import places_of_ids, reduce
+    from gleaner_worker.model.program.split import Split
+
+    rng = np.random.default_rng(0)
+
+    def coarse(*shape):  # products of such values are exact, and many are equal
+        return (np.round(rng.normal(size=shape) * 4) / 4).astype(np.float32)
+
+    reductions, params = [], {}
+    for (form, own), k in zip(FORMS.items(), (1, 16, 200, 64, 16), strict=True):
+        encoder = Encoder(FEATURES, "an architecture", **own)
+        reductions.append(Reduction(form, "resid_post", LAYERS, D, k, "fp32", encoder))
+        shape = (len(LAYERS), encoder.padded)
+        params[form] = {"encode": coarse(*shape, D), **{name: coarse(*shape) for name in encoder.vectors}}
+        for name, array in params[form].items():
+            array[:, FEATURES:] = -1 if name in "bg" else 0
+    x = coarse(2, VECTORS, D)
+
+    def compute(ways):
+        mesh = Mesh(np.array(jax.devices()[:ways]).reshape(1, ways), ("data", "model"))
+        places = places_of_ids(reductions[0].encoder.padded, ways)
+
+        def run(params, x):
+            pairs = [(reductions[0], 1), *((each, 2) for each in reductions)]
+            return [
+                reduce(x, each, {"reductions": params}, jnp.int32(layer), (0, 1, 2), Split(ways))
+                for each, layer in pairs
+            ]
+
+        specs = PartitionSpec(None, "model"), PartitionSpec()
+        split = jax.shard_map(run, mesh=mesh, in_specs=specs, out_specs=specs[1], check_vma=False)
+        return jax.jit(split)(jax.tree.map(lambda stack: stack[:, places], params), x)
+
+    one = compute(1)
+    for ways in (2, 4, 8):
+        for wanted, here in zip(jax.tree.leaves(one), jax.tree.leaves(compute(ways)), strict=True):
+            assert np.asarray(wanted).tobytes() == np.asarray(here).tobytes(), ways
+    assert not any(np.asarray(part).any() for part in one[0].values())  # of a layer without it
+    for each, found in zip(reductions, one[1:], strict=True):
+        assert (np.asarray(found[each.name]) > 0).any() and np.asarray(found[f"{each.name}_ids"]).max() < FEATURES
+        assert (np.asarray(found[f"{each.name}_active"]).max() > 16) == (each.name != "own k")
