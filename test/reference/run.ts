@@ -1,7 +1,7 @@
 /**
  * Compares the extractor with transformers, and the reader with torch, SAELens and dictionary_learning:
  * `npm run test:reference [-- --seed N]`. These libraries have their own Python environment. `-- --bf16` measures bf16 beside transformers;
- * `-- --make-golden [NAME ...]` makes the golden models of the tests anew.
+ * `-- --make-golden [NAME ...]` makes the golden models of the tests anew, and `-- --make-sae-golden` the golden autoencoders.
  */
 import {spawn} from 'node:child_process';
 import {createInterface} from 'node:readline';
@@ -38,7 +38,11 @@ const python = await workerPython(line => console.error(line), LOCK, 'with-build
 // The comparison creates its models and downloads none.
 const offline = {HF_HUB_OFFLINE: '1', PYTHONPATH: WORKER_FOLDER, PYTHONDONTWRITEBYTECODE: '1'};
 const [first = '', ...others] = process.argv.slice(2);
-const alone = {'--bf16': 'test/reference/bf16.py', '--make-golden': 'test/reference/make_golden.py'}[first];
+const alone = {
+  '--bf16': 'test/reference/bf16.py',
+  '--make-golden': 'test/reference/make_golden.py',
+  '--make-sae-golden': 'test/reference/make_sae_golden.py',
+}[first];
 process.exitCode = alone ? (await run(python, [alone, ...others], offline)).code : await compareAll();
 
 async function compareAll(): Promise<number> {

@@ -22,6 +22,7 @@ from interruption import clean, interrupted  # noqa: F401
 from job_attempts import jobs  # noqa: F401
 from model_folders import model_folder  # noqa: F401
 from pipeline_probes import no_thread_is_left  # noqa: F401
+from sae_folders import sae_folder  # noqa: F401
 from source_preparation import prepare  # noqa: F401
 from startup_script import home  # noqa: F401
 from stored_stream import extract  # noqa: F401
@@ -77,7 +78,7 @@ def tiny_models(tiny_folder):
     def get(**changes):
         spec = a_spec(model=tiny_folder, **changes)
         key = (spec.layers, spec.sites, spec.tokens, spec.exclude_special, spec.dtype, spec.compute_dtype)
-        key += (spec.max_seq_length, spec.row_tokens, spec.new_tokens)
+        key += (spec.max_seq_length, spec.row_tokens, spec.new_tokens, spec.reductions, spec.moments)
         if key not in loaded:
             loaded[key] = a_model(spec)
         return replace(loaded[key], spec=spec)
