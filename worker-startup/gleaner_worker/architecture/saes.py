@@ -89,8 +89,8 @@ def _of_saelens(raw: dict, path: str) -> Sae:
     config = {old.get(key, key): value for key, value in raw.items()}
     config |= {key: value for key, value in _object(config, "metadata").items() if value is not None}
     architecture, of_activation = config.get("architecture", "standard"), _object(config, "activation_fn_kwargs")
-    if config.get("activation_fn") == "topk" and of_activation.get("k") is not None:
-        architecture, config["k"] = "topk", of_activation["k"]
+    if "topk" in (architecture, config.get("activation_fn")):
+        architecture, config["k"] = "topk", of_activation.get("k") or config.get("k", 100)
     if config.get("activation_fn", "relu") not in ("relu", "topk"):
         raise ValueError(f"its activation_fn is {config['activation_fn']!r:.50}, and only relu and topk are supported")
     norm = config.get("normalize_activations") or "none"
@@ -100,7 +100,7 @@ def _of_saelens(raw: dict, path: str) -> Sae:
             "weights with fold_activation_norm_scaling_factor of SAELens, and save the result"
         )
     for key in ("hook_head_index", "finetuning_scaling_factor"):
-        if config.get(key) not in (None, False):
+        if config.get(key) is not None and config[key] is not False:
             raise ValueError(f"{key} {config[key]!r:.50} is not supported")
     site, layer = _site_of(config.get("hf_hook_name"), config.get("hook_name"))
     is_transcoder = str(architecture).endswith("transcoder")
@@ -183,7 +183,7 @@ def parse_sae(layout: str, raw: dict, path: str, where: str) -> Sae:
 
 
 def _known(value: object, known: Collection[str], key: str) -> str:
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise ValueError(f"its {key} is {value!r:.50}, and supported are {', '.join(known)}")
     return str(value)
 
@@ -220,4 +220,4 @@ def _number(raw: dict, key: str) -> int | None:
 
 
 def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+    return isinstance(value, int | float) and not isinstance(value, bool) and 1e-30 < value < 1e30
