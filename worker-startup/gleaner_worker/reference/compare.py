@@ -2,7 +2,7 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -11,12 +11,13 @@ from gleaner_reader import Run
 from gleaner_reader import Sample as StoredSample
 from gleaner_reader.format.files import open_folder
 
-from ..architecture.sites import TABLE
+from ..architecture.sites import Capture
 from ..failures import Failure
 from ..model.files.identity import ModelFiles
 from ..model.files.model_lock import find_run_model, read_model_lock
 from ..model.files.model_source import find_spec_files, read_capture
 from ..model.files.weight_files import BucketFile
+from ..model.weights.reduction_weights import ReductionWeights
 from ..names import output_prefix, run_folder
 from ..records.samples.generated import Answers
 from ..records.samples.sample import Sample
@@ -24,10 +25,12 @@ from ..records.samples.sample_settings import SampleSettings
 from ..records.samples.samples import read_samples
 from ..records.samples.tokenize_process import limited_settings
 from ..shards.answers import stored_answers
+from ..spec.selections import POOLS
 from ..spec.spec import Spec
 from ..storage.objects import Bucket, ObjectInfo
 from ..verify.verify_run import list_streams, read_manifest
 from .drift import Drift
+from .reductions import dense, reduced
 
 # {(site, layer): fp32 [T, width]} of token ids, names of tensors and top_k.
 Reference = Callable[[np.ndarray, tuple[tuple[str, int], ...], int], dict[tuple[str, int], np.ndarray]]
@@ -46,7 +49,9 @@ def compare_run(
     chosen = choose_samples(stored, count)
     files = _copy_model(spec, run, bucket, folder, report)
     capture = read_capture(spec, files)
-    config, names = capture.config, capture.names
+    config, names = capture.config, site_names(capture)
+    if not names:
+        raise Failure("stream", f"Failed to compare {run}: it stores moments alone, and no rows that have a reference")
     settings = limited_settings(files.folder, spec, config.vocab_size, config.max_positions)
     problems: list[str] = []
     streams = list_streams(bucket, run, problems)
@@ -62,7 +67,9 @@ def compare_run(
         for sample in _samples(bucket, streams[name], numbers, settings, folder, answers):
             report(f"Computing sample {sample.index} of stream {name}, {len(sample.token_ids)} tokens")
             wanted = reference(sample.token_ids, names, spec.top_k)
-            _add(drifts, spec, stored.sample(stream, sample.index, dtype="float32"), wanted, sample, name)
+            found = stored.sample(stream, sample.index, dtype="float32")
+            for key, rows in wanted_rows(wanted, capture, files.reduction_weights, sample, spec):
+                _add(drifts, key, found, rows, sample, name, capture)
     first = next(iter(drifts.values()))
     return {
         "samples": sum(map(len, chosen.values())),
@@ -111,34 +118,69 @@ def _samples(
     )
 
 
+def site_names(capture: Capture) -> tuple[tuple[str, int], ...]:
+    """The sites and layers that the reference computes."""
+    reduced = [(each.site, layer) for each in capture.reductions for layer in each.layers]
+    stored = [(site, layer) for site in capture.sites for layer in capture.layers_of(site)]
+    return tuple(dict.fromkeys((*stored, *reduced)))
+
+
+def wanted_rows(
+    wanted: dict[tuple[str, int], np.ndarray],
+    capture: Capture,
+    reductions: Sequence[ReductionWeights],
+    sample: Sample,
+    spec: Spec,
+) -> Iterator[tuple[tuple[str, int], np.ndarray]]:
+    """The rows that the run should store of the sample, by output and layer; of features, rows of all features."""
+    positions = _positions(sample)
+
+    def rows_of(site: str, layer: int) -> np.ndarray:
+        values = wanted[site, layer]
+        return _pooled(values, positions, sample, spec) if spec.selection.is_pool else values[positions]
+
+    for site in capture.sites:
+        for layer in capture.layers_of(site):
+            yield (site, layer), rows_of(site, layer)
+    for weights in reductions:
+        for layer in weights.reduction.layers:
+            yield (weights.reduction.name, layer), reduced(weights, layer, rows_of(weights.reduction.site, layer))
+
+
+def _positions(sample: Sample) -> np.ndarray:
+    return np.arange(len(sample.token_ids)) if sample.positions is None else sample.positions
+
+
 def _add(
     drifts: dict[str, Drift],
-    spec: Spec,
+    key: tuple[str, int],
     stored: StoredSample,
-    wanted: dict[tuple[str, int], np.ndarray],
+    rows: np.ndarray,
     sample: Sample,
     stream: str,
+    capture: Capture,
 ) -> None:
-    positions = np.arange(len(sample.token_ids)) if sample.positions is None else sample.positions
-    is_pool = spec.selection.is_pool
-    for (site, layer), values in wanted.items():
-        rows, name = _pooled(values, positions, sample, spec) if is_pool else values[positions], f"{site}.{layer}"
-        found = stored.activations[name]
-        if found.shape != rows.shape:
-            raise Failure(
-                "stream",
-                f"Failed to compare sample {sample.index} of stream {stream}: {name} has {list(found.shape)} "
-                f"values, and the stream makes {list(rows.shape)}; verify the run without a reference",
-            )
-        if not (np.isfinite(found).all() and np.isfinite(rows).all()):
-            raise Failure(
-                "stream",
-                f"Failed to compare sample {sample.index} of stream {stream}: {name} has values that are not "
-                "finite, stored or computed; verify the run without a reference",
-            )
-        if TABLE[site].dtype == "int32":  # numbers of things are equal or not
-            found, rows = (found == rows).astype(np.float32), np.ones(rows.shape, np.float32)
-        drifts[name].add(found, rows, stream, sample.index, None if is_pool else positions)
+    (output, layer), name = key, ".".join(map(str, key))
+    found, is_ids = stored.activations[name], f"{output}_ids.{layer}" in stored.activations
+    if is_ids and len(found) == len(rows):
+        found = dense(found, stored.activations[f"{output}_ids.{layer}"].astype(np.int64), rows.shape[1])
+    if found.shape != rows.shape:
+        raise Failure(
+            "stream",
+            f"Failed to compare sample {sample.index} of stream {stream}: {name} has {list(found.shape)} "
+            f"values, and the stream makes {list(rows.shape)}; verify the run without a reference",
+        )
+    if not (np.isfinite(found).all() and np.isfinite(rows).all()):
+        raise Failure(
+            "stream",
+            f"Failed to compare sample {sample.index} of stream {stream}: {name} has values that are not "
+            "finite, stored or computed; verify the run without a reference",
+        )
+    if is_ids:
+        drifts[name].add_features(found, rows)
+    elif capture.dtype_of(output) == "int32":  # numbers of things are equal or not
+        found, rows = (found == rows).astype(np.float32), np.ones(rows.shape, np.float32)
+    drifts[name].add(found, rows, stream, sample.index, None if capture.mode in POOLS else _positions(sample))
 
 
 def _pooled(values: np.ndarray, positions: np.ndarray, sample: Sample, spec: Spec) -> np.ndarray:

@@ -15,6 +15,12 @@ class Drift:
     error_squares: float = 0.0
     squares: float = 0.0
     worst: dict[str, Any] | None = None
+    overlaps: float | None = None  # of the sets of features of each row
+
+    def add_features(self, stored: np.ndarray, wanted: np.ndarray) -> None:
+        """Adds the share of the features of either row that both rows have, for rows [rows, features]."""
+        both, either = ((stored != 0) & (wanted != 0)).sum(axis=1), ((stored != 0) | (wanted != 0)).sum(axis=1)
+        self.overlaps = (self.overlaps or 0) + float(np.where(either == 0, 1, both / np.maximum(either, 1)).sum())
 
     def add(self, stored: np.ndarray, wanted: np.ndarray, stream: str, sample: int, positions: np.ndarray | None):
         """stored, wanted: [rows, width]. positions: of the token of each row; None for a mean of tokens.
@@ -36,13 +42,14 @@ class Drift:
             self.worst = place | {"relative_error": rounded(relative[row])}
 
     def report(self) -> dict:
-        """relative_error: the L2 norm of all differences over that of the reference; cosine: the mean over rows."""
+        """relative_error: the L2 norm of all differences over that of the reference; cosine, overlap: the mean over
+        rows."""
         size = max(self.squares, np.finfo(np.float64).tiny)
         return {
             "relative_error": rounded((self.error_squares / size) ** 0.5),
             "cosine": rounded(self.cosines / max(self.rows, 1)),
             "worst": self.worst,
-        }
+        } | ({} if self.overlaps is None else {"overlap": rounded(self.overlaps / max(self.rows, 1))})
 
 
 def rounded(value: float) -> float:

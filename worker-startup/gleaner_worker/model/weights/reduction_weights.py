@@ -10,7 +10,6 @@ from ...architecture.config import DecoderConfig
 from ...architecture.reductions import Encoder, Reduction
 from ...architecture.saes import LAYOUTS, Sae
 from ...architecture.sites import TABLE, layers_with_site, site_width
-from ...failures import Failure
 from ...limited.process import call
 from ...limited.values import from_json
 from ...spec.spec import ReductionSpec, Spec
@@ -35,24 +34,28 @@ class ReductionWeights:
     tensors: dict[int, dict[str, StoredTensor]]  # by layer, by the names of the file
 
     def layer(self, layer: int, ways: int, dtype: str) -> dict[str, np.ndarray]:
-        """The parameters of one layer as Reduction.parameters shapes them, split `ways` ways.
+        """The parameters of one layer as Reduction.parameters shapes them, split `ways` ways. Raises as `stored`."""
+        found = self.stored(layer)
+        if self.reduction.encoder is None:
+            return found
+        return _padded(_folded(found, self.saes[layer], DTYPES[dtype]), self.reduction.encoder, ways)
+
+    def stored(self, layer: int) -> dict[str, np.ndarray]:
+        """The tensors of one layer, fp32: those of the autoencoder by SAELens's names and shapes, or `directions`.
 
         Raises Failure("model") for a file that cannot be read or that holds a value that is not finite, and the errors
         of its bucket.
         """
-        tensors = self.tensors[layer]
+        if self.reduction.encoder:
+            layout = LAYOUTS[self.saes[layer].layout]
+            is_transposed, names = layout.is_transposed, {name: layout.names[name] for name in self.saes[layer].tensors}
+        else:
+            is_transposed, names = False, {"directions": _matrix(self.files.entry, self.tensors[layer], layer).name}
         try:
-            if self.reduction.encoder is None:
-                directions = _values(_matrix(self.files.entry, tensors, layer))
-                return {"directions": _checked("directions", directions)}
-            sae, layout = self.saes[layer], LAYOUTS[self.saes[layer].layout]
-            found = {name: _values(tensors[layout.names[name]]) for name in sae.tensors}
+            found = {name: _values(self.tensors[layer][own]) for name, own in names.items()}
         except (OSError, ValueError) as error:
             raise reduction_failure(self.files.entry, f"layer {layer}: {error}", "copy it again") from error
-        if layout.is_transposed:
-            found = {name: array.T for name, array in found.items()}
-        p = _folded({name: _checked(name, array) for name, array in found.items()}, sae, DTYPES[dtype])
-        return _padded(p, self.reduction.encoder, ways)
+        return {name: array.T if is_transposed else array for name, array in found.items()}
 
 
 def find_reduction(spec: Spec, config: DecoderConfig, files: ReductionFiles) -> ReductionWeights:
@@ -175,18 +178,14 @@ def _matrix(entry: ReductionSpec, tensors: dict[str, StoredTensor], layer: int) 
 
 
 def _values(tensor: StoredTensor) -> np.ndarray:
-    """fp32, of the whole tensor."""
+    """fp32, of the whole tensor. Raises ValueError for another type, and for a value that is not finite."""
     if not tensor.is_float:
         raise ValueError(f"{tensor.name} is {tensor.dtype}, which is no supported type of floats")
     values = np.empty(tensor.shape, np.float32)
     for read in tensor.reads(values):
         read.run()
-    return values
-
-
-def _checked(name: str, values: np.ndarray) -> np.ndarray:
     if not np.isfinite(values).all():
-        raise Failure("model", f"Failed to use {name} of a reduction: a value of it is not finite; copy the file again")
+        raise ValueError(f"{tensor.name} has a value that is not finite")
     return values
 
 
