@@ -88,7 +88,7 @@ def find_reduction_files(
     found = {layer: _place(source, layer, path, entry in spec.features) for layer in layers}
     if absent := [str(layer) for layer, place in found.items() if place is None]:
         wanted = path.replace("{layer}", absent[0]) or "its folder"
-        holds = "an autoencoder of a known layout" if entry in spec.features else f"{_TENSORS} of matrices"
+        holds = "autoencoder of a known layout" if entry in spec.features else f"{_TENSORS} of matrices"
         listed = ", ".join(absent[:_MOST_LISTED]) + ("" if len(absent) <= _MOST_LISTED else " and more")
         raise reduction_failure(
             entry, f"there is no {holds} for layer {listed}, such as {wanted}", "correct `weights`, `path` or `layers`"
