@@ -72,7 +72,7 @@ class Partials:
         tensors = {"samples": part} | {f"rows.{site}": _gather(rows, spans) for site, rows in shard.rows.items()}
         tensors |= {f"scale.{site}": _gather(scale, spans) for site, scale in shard.scale.items()}
         tensors |= {f"row_stats.{site}": _gather(stats, spans) for site, stats in shard.row_stats.items()}
-        tensors |= {f"moments.{name}": array[:, part] for name, array in shard.moments.items()}
+        tensors |= {f"moments.{name}": array.take(part, axis=1) for name, array in shard.moments.items()}
         tensors |= {f"sums.{site}": sums[part] for site, sums in shard.sums.items()}
         attempt = {"run": self._work.run, "epoch": str(self._work.epoch)}
         try:
