@@ -46,7 +46,7 @@ def parse_spec(raw: object) -> Spec:
     values["record"] = RecordSpec(**values["record"])
     for key in ("features", "project"):
         values[key] = [_of_json(ReductionSpec, entry) for entry in values[key]]
-    if values["moments"]:
+    if values["moments"] is not None:
         values["moments"] = _of_json(MomentSpec, values["moments"])
     values["shard_size_bytes"] = max(1, int(values["shard_size_gb"] * 1_000_000_000))
     fields: dict[str, Any] = {
