@@ -9,6 +9,7 @@ import pytest
 
 from build import a_stream, a_work_answer, outputs, text_lines
 from read_shards import read_stream
+from sae_folders import reduced
 
 pytestmark = pytest.mark.slow
 
@@ -20,6 +21,7 @@ FORMATS = {
     "pkl.gz": {"format": "pkl.gz", "dtype": "fp32"},
     "int8 means": {"dtype": "int8", "tokens": "mean", "sites": ["resid_mid", "mlp_out"]},
     "two positions": {"tokens": [0, -1], "dtype": "fp16"},
+    "features and moments": {"sites": []},
 }
 STEPS = [
     "storage.objects:Bucket.download",
@@ -43,11 +45,11 @@ STEPS = [
 
 
 @pytest.fixture
-def stream(storage, extract, tmp_path, tiny_models, tiny_folder, forks):
+def stream(storage, extract, tmp_path, tiny_models, tiny_folder, sae_folder, forks):
     """stream(spec) -> attempt(epoch, **how), after a check against the outputs of an undisturbed extraction."""
 
     def make(spec):
-        spec = spec | {"max_seq_length": 64}  # a small program, which takes most of an attempt
+        spec = (reduced(sae_folder) if spec.get("sites") == [] else spec) | {"max_seq_length": 64}  # a small program, which takes most of an attempt
         model = tiny_models(**spec)
         spec |= {"shard_size_gb": model.row_bytes * (8 if "tokens" in spec else 250) / 1e9}
         resource = a_stream(storage, LINES)

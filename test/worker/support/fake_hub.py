@@ -87,8 +87,8 @@ class FakeHub:
         return 200, common | {"ETag": f'"{hashlib.sha1(data).hexdigest()}"'}, data
 
     def _file_of_cdn(self, path, headers):
-        *repo, commit, name = path.lstrip("/").split("/")
-        data = self.commits["/".join(repo)][commit][name]
+        repo, commit, name = re.fullmatch(r"/(.+)/([0-9a-f]{40})/(.+)", path).groups()
+        data = self.commits[repo][commit][name]
         if match := re.fullmatch(r"bytes=(\d+)-", headers.get("range", "")):
             begin = int(match[1])
             if begin >= len(data):
