@@ -32,7 +32,7 @@ STEPS = [
     "extract.extract:start_shard",
     "shards.partial:Partials.restore",
     "model.model:Model.start",
-    "model.device_output:InFlightStep.collect",
+    "model.program.device_output:InFlightStep.collect",
     "extract.extract:put_samples",
     "extract.extract:shard_stats",
     "extract.extract:encode_shard",
@@ -49,7 +49,8 @@ def stream(storage, extract, tmp_path, tiny_models, tiny_folder, sae_folder, for
     """stream(spec) -> attempt(epoch, **how), after a check against the outputs of an undisturbed extraction."""
 
     def make(spec):
-        spec = (reduced(sae_folder) if spec.get("sites") == [] else spec) | {"max_seq_length": 64}  # a small program, which takes most of an attempt
+        spec = reduced(sae_folder) if spec.get("sites") == [] else spec
+        spec = spec | {"max_seq_length": 64}  # a small program, which takes most of an attempt
         model = tiny_models(**spec)
         spec |= {"shard_size_gb": model.row_bytes * (8 if "tokens" in spec else 250) / 1e9}
         resource = a_stream(storage, LINES)
