@@ -20,16 +20,22 @@ SAES = {"seed": 100, "d_sae": 200, "vectors": 32}
 LEAST_OVERLAP = 0.97  # of the features in bf16 with those of SAELens in fp32, on average over vectors
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    folder = str(tmp_path_factory.mktemp("saes"))
-    return folder, make(folder, **SAES)
-
-
-def test_features_of_random_autoencoders_are_those_of_saelens(made, tmp_path):
-    folder, found = made
+def test_features_are_those_of_saelens_and_mostly_those_in_bf16(tmp_path):
+    """Prints the overlap in bf16, the features that both have of those that one has; beside it that of SAELens."""
+    found, theirs = make(f"{tmp_path}/fp32", **SAES), make(f"{tmp_path}/bf16", **SAES, dtype=torch.bfloat16)
+    print("\n| autoencoder | here | SAELens |\n|---|---|---|")
     for name, cases in golden_cases(found).items():
-        check_features(folder, name, found["x"], cases, tmp_path)
+        check_features(f"{tmp_path}/fp32", name, found["x"], cases, tmp_path)
+        changes, wanted = next(iter(cases.items()))
+        opened = open_features(f"{tmp_path}/fp32", path=name, k=None if name == "topk" else 200, dtype="bf16")
+        values, ids, _ = encode(opened, found["x"], "bf16")
+        here = overlap(dense_of(values, ids, 200), wanted)
+        print(f"| {name} | {here:.3f} | {overlap(theirs[f'{name} {changes}'], wanted):.3f} |")
+        assert here > LEAST_OVERLAP, name
+
+
+def overlap(one, other):
+    return (((one > 0) & (other > 0)).sum(axis=1) / ((one > 0) | (other > 0)).sum(axis=1)).mean()
 
 
 def test_the_stored_features_are_those_that_saelens_computes(tmp_path):
@@ -38,21 +44,3 @@ def test_the_stored_features_are_those_that_saelens_computes(tmp_path):
         assert found.keys() == set(stored)
         for key, wanted in stored.items():
             np.testing.assert_allclose(found[key], wanted, rtol=1e-4, atol=1e-4, err_msg=key)
-
-
-def test_features_in_bf16_are_mostly_those_of_saelens_in_fp32(made, tmp_path):
-    """Prints the overlap, the features that both have of those that one has; beside it that of SAELens in bf16."""
-    _, found = made
-    theirs = make(str(tmp_path), **SAES, dtype=torch.bfloat16)
-    print("\n| autoencoder | here | SAELens |\n|---|---|---|")
-    for name, cases in golden_cases(found).items():
-        changes, wanted = next(iter(cases.items()))
-        opened = open_features(tmp_path, path=name, k=None if name == "topk" else wanted.shape[1], dtype="bf16")
-        values, ids, _ = encode(opened, found["x"], "bf16")
-        here = overlap(dense_of(values, ids, wanted.shape[1]), wanted)
-        print(f"| {name} | {here:.3f} | {overlap(theirs[f'{name} {changes}'], wanted):.3f} |")
-        assert here > LEAST_OVERLAP, name
-
-
-def overlap(one, other):
-    return (((one > 0) & (other > 0)).sum(axis=1) / ((one > 0) | (other > 0)).sum(axis=1)).mean()
