@@ -11,7 +11,6 @@ from safetensors.numpy import load_file
 
 from build import (
     BUCKET,
-    a_model,
     a_spec,
     a_stream,
     a_work,
@@ -28,7 +27,7 @@ from encoded_shards import parse_tensors
 from fake_storage import serving
 from gleaner_worker.model.files.hub import Hub
 from gleaner_worker.model.files.model_lock import find_run_model
-from gleaner_worker.model.model import find_files, load_model
+from gleaner_worker.model.files.model_source import find_spec_files
 from hub_models import REPO
 from interruption import PARTIALS
 from read_shards import load_tensors
@@ -58,15 +57,6 @@ def stored(storage, reduced_run):
     return storage
 
 
-def tensors_of(storage):
-    """The tensors of each shard, as bytes. The header names the weights, which differ by their source."""
-    return {
-        name: {key: values.tobytes() for key, values in load_tensors(data).items()}
-        for name, data in outputs(storage).items()
-        if name.startswith("shard_")
-    }
-
-
 def described(storage):
     return json.loads(parse_tensors(storage.data(BUCKET, PREFIX + SHARD))[1]["outputs"])
 
@@ -75,11 +65,9 @@ def test_stored_reductions_are_those_of_the_stored_rows(stored, sae_folder, veri
     report, problems = verify()
     assert report["ok"], problems
     found = load_tensors(stored.data(BUCKET, PREFIX + SHARD))
-    probes = load_file(f"{sae_folder}/probes.safetensors")
-    offsets = found["sample_offsets"][:-1]
+    directions = load_file(f"{sae_folder}/probes.safetensors")["1"]
     for layer in range(3):
         sae, x = load_file(f"{sae_folder}/layer_{layer}/sae_weights.safetensors"), found[f"resid_post.{layer}"]
-        assert x.dtype == ml_dtypes.bfloat16
         x, matrix = x.astype(np.float64), sae["W_enc"].astype(ml_dtypes.bfloat16).astype(np.float64)
         hidden = np.maximum((x - sae["b_dec"]) @ matrix + sae["b_enc"], 0)
         order = np.argsort(-hidden, axis=1, kind="stable")[:, :8]
@@ -87,19 +75,15 @@ def test_stored_reductions_are_those_of_the_stored_rows(stored, sae_folder, veri
         values = np.take_along_axis(hidden, order, axis=1)
         np.testing.assert_allclose(found[f"scope.{layer}"].astype(np.float64), values, rtol=0.01)
         assert np.array_equal(found[f"scope_active.{layer}"][:, 0], (hidden > 0).sum(axis=1))
+        for name, power in (("sum", 1), ("squares", 2)):
+            sums = found.get(f"resid_post.{layer}.{name}")
+            assert (sums is None) == (layer == 1)
+            if sums is not None:
+                wanted = np.add.reduceat(x**power, found["sample_offsets"][:-1], axis=0)
+                np.testing.assert_allclose(sums, wanted, rtol=1e-4, atol=1e-4)
         if layer == 1:
-            np.testing.assert_allclose(found["probe.1"], x @ probes["1"].T, rtol=1e-4, atol=1e-4)
-            assert "resid_post.1.sum" not in found
-        else:
-            for name, power in (("sum", 1), ("squares", 2)):
-                wanted = np.add.reduceat(x**power, offsets, axis=0)
-                np.testing.assert_allclose(found[f"resid_post.{layer}.{name}"], wanted, rtol=1e-4, atol=1e-4)
-    facts = described(stored)
-    assert facts["scope"] | {"digest": None} == {
-        **{"kind": "features", "site": "resid_post", "layers": [0, 1, 2], "k": 8, "d_sae": D_SAE, "norm": "none"},
-        **{"architecture": "standard", "weights": sae_folder, "revision": None, "digest": None},
-    }
-    assert facts["probe"]["kind"] == "project" and facts["moments"]["layers"] == [0, 2]
+            np.testing.assert_allclose(found["probe.1"], x @ directions.T, rtol=1e-4, atol=1e-4)
+    assert described(stored)["scope"].items() >= {"site": "resid_post", "k": 8, "d_sae": D_SAE, "norm": "none"}.items()
 
 
 def test_a_run_without_reductions_describes_none(finished_run):
@@ -107,92 +91,78 @@ def test_a_run_without_reductions_describes_none(finished_run):
     assert "outputs" not in metadata and not any("scope" in text for text in metadata.values())
 
 
-@pytest.mark.parametrize("source", ["bucket", "hub"])
-def test_weights_of_a_bucket_and_of_a_hub_give_the_tensors_of_a_folder(
-    storage, reduced_run, tiny_folder, sae_folder, tmp_path, hub, source
+@pytest.mark.parametrize("weights", [f"gs://{BUCKET}/saes", REPO])
+def test_a_bucket_and_a_hub_give_the_weights_of_a_folder_and_read_no_other_file(
+    storage, tiny_folder, sae_folder, tmp_path, hub, weights
 ):
-    files = {str(path.relative_to(sae_folder)): path for path in Path(sae_folder).rglob("*.*") if path.is_file()}
-    weights, commit = f"gs://{BUCKET}/saes", None
-    if source == "bucket":
-        for name, path in files.items():
-            storage.put(BUCKET, f"saes/{name}", path.read_bytes())
-    else:
-        kept = {name: path.read_bytes() for name, path in files.items()}
-        weights, commit = REPO, hub.put(REPO, kept | {"layer_0/other.safetensors": b"never read"})
-    spec = reduced(weights, **DENSE)
-    if source == "hub":
-        spec["project"] = [spec["project"][0] | {"weights": REPO, "path": "probes.safetensors"}]
-    work = a_work(a_stream(storage, LINES), model=tiny_folder, **spec)
+    paths = (path for path in Path(sae_folder).rglob("*.*") if path.is_file())
+    files = {str(path.relative_to(sae_folder)): path.read_bytes() for path in paths}
+    files["layer_0/other.safetensors"] = b"never read"
+    for name, data in files.items():
+        storage.put(BUCKET, f"saes/{name}", data)
+    commit = hub.put(REPO, files) if weights == REPO else None
     where = Hub(hub.url(), lambda check: None, lambda cause: None)
-    model = load_model(work.spec, find_files(work.spec, str(tmp_path), bucket(), hub=where))
-    run_extract(work, model, str(tmp_path))
-    assert tensors_of(storage) == tensors_of(reduced_run[0])
-    assert (described(storage)["scope"]["weights"], described(storage)["scope"]["revision"]) == (weights, commit)
-    assert not any("other" in path for path in hub.asked("cdn"))
+    found, wanted = (
+        find_spec_files(a_spec(model=tiny_folder, **reduced(source)), str(tmp_path), bucket(), hub=where)
+        for source in (weights, sae_folder)
+    )
+    for here, there in zip(found.reduction_weights, wanted.reduction_weights, strict=True):
+        assert here.reduction == there.reduction
+        assert (here.files.facts["weights"].startswith(weights), here.files.facts["revision"]) == (True, commit)
+        for layer in here.reduction.layers:
+            one, other = here.layer(layer, 1, "bf16"), there.layer(layer, 1, "bf16")
+            assert {name: array.tobytes() for name, array in one.items()} == {
+                name: array.tobytes() for name, array in other.items()
+            }
+    read = [*hub.asked("cdn"), *(request for request in storage.requests if "alt=media" in request)]
+    assert read and not any("other" in request for request in read)
 
 
-@pytest.mark.parametrize(
-    "spec", [{"sites": [], "moments": {}}, {"sites": [], "project": True, "tokens": "mean"}], ids=["moments", "means"]
-)
+@pytest.mark.parametrize("tokens", ["all", "mean"])
 def test_a_run_of_moments_alone_and_one_of_projected_means_are_verified(
-    storage, extract, verify, tiny_folder, sae_folder, spec
+    storage, extract, verify, tiny_folder, sae_folder, tokens
 ):
-    spec = spec | ({"project": reduced(sae_folder)["project"]} if "project" in spec else {})
+    spec = {"project": reduced(sae_folder)["project"]} if tokens == "mean" else {"moments": {}}
+    spec |= {"sites": [], "tokens": tokens}
     extract(LINES, **spec)
     put_manifest(storage, model=tiny_folder, **spec)
     report, problems = verify()
     assert report["ok"] and report["stored_once"] == len(LINES), problems
-    names = set(load_tensors(storage.data(BUCKET, PREFIX + SHARD)))
+    names = {name for name in load_tensors(storage.data(BUCKET, PREFIX + SHARD)) if "." in name}
     sums = {f"resid_post.{layer}.{kind}" for layer in range(3) for kind in ("sum", "squares")}
-    assert {name for name in names if "." in name} == (sums if "moments" in spec else {"probe.1"})
+    assert names == (sums if "moments" in spec else {"probe.1"})
 
 
-def put(name, place, value):
-    def change(tensors):
-        tensors[name][place] = value
-
-    return change
+def put(column, value):
+    """Changes a value of the first row."""
+    return lambda row, *rest: [np.where(np.arange(len(row)) == column, value, row), *rest]
 
 
-def pad(tensors):
-    tensors["scope_ids.0"][0, 3], tensors["scope.0"][0, 3] = -1, 0
-
-
-def repeat(tensors):
-    tensors["scope_ids.1"][0, 1] = tensors["scope_ids.1"][0, 0]
-
-
-def ascend(tensors):
-    tensors["scope.2"][0] = tensors["scope.2"][0, ::-1]
-
-
-def grow(name, factor):
-    def change(tensors):
-        tensors[name] *= factor
-
-    return change
-
-
-# Each round has one damage of each output: (the problem that is found, the damage).
+# (the problem that is found, the tensor, its damage). Those of a round are made at once, for different outputs.
 DAMAGES = [
     [
-        ("padding before a feature, or with a value of scope.0", pad),
-        ("rows with an id twice of scope.1", repeat),
-        ("values that do not descend to zero of scope.2", ascend),
-        ("moments of resid_post.0 that are not those of its rows", grow("resid_post.0.sum", 0.9)),
-        ("moments of resid_post.2 that are not those of its rows", grow("resid_post.2.squares", 1.1)),
+        ("padding before a feature, or with a value of scope.0", "scope.0", put(3, 0)),
+        ("padding before a feature, or with a value of scope.0", "scope_ids.0", put(3, -1)),
+        ("rows with an id twice of scope.1", "scope_ids.1", lambda row, *rest: [row[[0, 0, *range(2, 8)]], *rest]),
+        ("values that do not descend to zero of scope.2", "scope.2", lambda row, *rest: [row[::-1], *rest]),
+        (
+            "moments of resid_post.0 that are not those of its rows",
+            "resid_post.0.sum",
+            lambda *all: np.multiply(all, 0.9),
+        ),
+        ("moments of resid_post.2 that are not those", "resid_post.2.squares", lambda *all: np.multiply(all, 1.1)),
     ],
     [
-        ("ids outside of 0 to 59 of scope.0", put("scope_ids.0", (0, 0), D_SAE)),
-        ("padding before a feature, or with a value of scope.1", put("scope_ids.1", (0, 7), -1)),
-        ("numbers of active features that contradict the ids of scope.2", put("scope_active.2", (0, 0), 3)),
-        ("moments of resid_post.0 whose squares are too small", grow("resid_post.0.squares", 0.5)),
-        ("moments of resid_post.2 that are not finite", put("resid_post.2.sum", (0, 0), np.inf)),
+        ("ids outside of 0 to 59 of scope.0", "scope_ids.0", put(0, D_SAE)),
+        ("padding before a feature, or with a value of scope.1", "scope_ids.1", put(7, -1)),
+        ("numbers of active features that contradict the ids of scope.2", "scope_active.2", put(0, 3)),
+        ("moments of resid_post.0 whose squares are too small", "resid_post.0.squares", lambda *all: np.divide(all, 2)),
+        ("moments of resid_post.2 that are not finite", "resid_post.2.sum", put(0, np.inf)),
     ],
     [
-        ("values that do not descend to zero of scope.0", put("scope.0", (0, 7), -1)),
-        ("ids outside of 0 to 59 of scope.1", put("scope_ids.1", (0, 7), -2)),
-        ("wrong statistics (l0", put("scope_active.2", (0, 0), D_SAE)),
+        ("values that do not descend to zero of scope.0", "scope.0", put(7, -1)),
+        ("ids outside of 0 to 59 of scope.1", "scope_ids.1", put(7, -2)),
+        ("wrong statistics (l0", "scope_active.2", put(0, D_SAE)),
     ],
 ]
 
@@ -200,15 +170,15 @@ DAMAGES = [
 def test_every_damage_of_a_reduction_is_found(stored, reduced_run, finds):
     facts = described(stored)
     wrong = [facts | {"scope": facts["scope"] | {"d_sae": 61}}, facts | {"more": {}}, [1]]
-    for damages, described_as in zip(DAMAGES, wrong, strict=True):
+    for damages, other in zip(DAMAGES, wrong, strict=True):
         stored.load(reduced_run[0])
 
         def change(tensors, damages=damages):
-            for _, damage in damages:
-                damage(tensors)
+            for _, name, damage in damages:
+                tensors[name] = np.asarray(damage(*tensors[name]), tensors[name].dtype)
 
-        rewrite(stored, SHARD, change, {"outputs": json.dumps(described_as)}, signed=True)
-        finds("otherwise than the spec and its files", *(problem for problem, _ in damages))
+        rewrite(stored, SHARD, change, {"outputs": json.dumps(other)}, signed=True)
+        finds("otherwise than the spec and its files", *(problem for problem, _, _ in damages))
 
 
 def test_an_interrupted_and_killed_run_stores_the_same_bytes(
@@ -228,16 +198,13 @@ def test_an_interrupted_and_killed_run_stores_the_same_bytes(
     assert outputs(storage) == expected
 
 
-def test_partials_and_locks_of_other_weights_are_not_used(storage, interrupted, tiny_folder, tmp_path):
+def test_changed_weights_are_refused_by_the_name_of_their_file_and_fit_no_partial(storage, tiny_folder, tmp_path):
     put_saes(tmp_path / "saes")
-    spec = reduced(str(tmp_path / "saes"), **DENSE)
-    whole = a_spec(model=tiny_folder, **spec)
-    resource = a_stream(storage, LINES)
-    find_run_model(whole, "my-run", str(tmp_path), bucket())
-    assert interrupted(resource, samples=12, model=a_model(whole), **spec).outcome == "preempted"
+    spec = a_spec(model=tiny_folder, **reduced(str(tmp_path / "saes")))
+    first = find_run_model(spec, "my-run", str(tmp_path), bucket())
     put_saes(tmp_path / "saes", seed=1)
     named = "scope/layer_0/sae_weights.safetensors has sha256 .*, and had sha256 .*restore that model"
     with fails("model", f"Failed to resume my-run.*{named}"):
-        find_run_model(whole, "my-run", str(tmp_path), bucket())
-    other = interrupted(resource, epoch=2, model=a_model(whole), **spec)
-    assert (other.outcome, other.done) == ("completed", len(LINES))
+        find_run_model(spec, "my-run", str(tmp_path), bucket())
+    changed = find_spec_files(spec, str(tmp_path), None)
+    assert changed.fingerprint != first.fingerprint  # which a partial states; see test_partial.py

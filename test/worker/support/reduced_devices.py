@@ -1,14 +1,14 @@
 """Reductions on the devices of XLA_FLAGS, in a forked process."""
 
+from functools import partial
+
 import numpy as np
 
 D, FEATURES, LAYERS, VECTORS = 24, 300, (0, 2), 9
-FORMS = {
-    "gated": {"is_gated": True},
-    "thresholds": {"has_thresholds": True},
-    "layer_norm": {"norm": "layer_norm"},
-    "constant_norm_rescale": {"norm": "constant_norm_rescale"},
-    "own k": {"most": 16},
+FORMS = {  # an encoder, and k
+    "ties": ({}, 64),
+    "cut": ({"is_gated": True, "norm": "layer_norm", "most": 16}, 16),
+    "whole": ({"has_thresholds": True, "norm": "constant_norm_rescale"}, 200),
 }
 
 
@@ -28,7 +28,7 @@ def check_split():
         return (np.round(rng.normal(size=shape) * 4) / 4).astype(np.float32)
 
     reductions, params = [], {}
-    for (form, own), k in zip(FORMS.items(), (1, 16, 200, 64, 16), strict=True):
+    for form, (own, k) in FORMS.items():
         encoder = Encoder(FEATURES, "an architecture", **own)
         reductions.append(Reduction(form, "resid_post", LAYERS, D, k, "fp32", encoder))
         shape = (len(LAYERS), encoder.padded)
@@ -43,10 +43,8 @@ def check_split():
 
         def run(params, x):
             pairs = [(reductions[0], 1), *((each, 2) for each in reductions)]
-            return [
-                reduce(x, each, {"reductions": params}, jnp.int32(layer), (0, 1, 2), Split(ways))
-                for each, layer in pairs
-            ]
+            of = partial(reduce, params={"reductions": params}, kept=(0, 1, 2), split=Split(ways))
+            return [of(x, each, layer=jnp.int32(layer)) for each, layer in pairs]
 
         specs = PartitionSpec(None, "model"), PartitionSpec()
         split = jax.shard_map(run, mesh=mesh, in_specs=specs, out_specs=specs[1], check_vma=False)
@@ -59,4 +57,4 @@ def check_split():
     assert not any(np.asarray(part).any() for part in one[0].values())  # of a layer without it
     for each, found in zip(reductions, one[1:], strict=True):
         assert (np.asarray(found[each.name]) > 0).any() and np.asarray(found[f"{each.name}_ids"]).max() < FEATURES
-        assert (np.asarray(found[f"{each.name}_active"]).max() > 16) == (each.name != "own k")
+        assert (np.asarray(found[f"{each.name}_active"]).max() > 16) == (each.name != "cut")
