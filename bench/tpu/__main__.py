@@ -35,20 +35,21 @@ def main() -> int:
     if args.search:
         search(args.model, args.accelerator)
         return 0
+    dense = [(model, accelerator) for model, accelerators in ACCELERATORS.items() for accelerator in accelerators]
     cases = [
-        (model, accelerator)
-        for model, accelerators in ACCELERATORS.items()
-        for accelerator in accelerators
-        if args.model in (None, model) and args.accelerator in (None, accelerator)
-        if not args.limits or (model, accelerator) in LEAST_TOKENS_PER_S
+        case
+        for case in dict.fromkeys((*dense, *LEAST_TOKENS_PER_S))
+        if args.model in (None, case[0]) and args.accelerator in (None, case[1])
+        if not args.limits or case in LEAST_TOKENS_PER_S
     ]
     if not cases:
         parser.error(f"{args.model} is measured on {', '.join(ACCELERATORS[args.model])}")
     is_bad = False
     for number, case in enumerate(cases, 1):
-        print(f"{number} of {len(cases)}: {' '.join(case)}", file=sys.stderr, flush=True)
+        name = " ".join(map(str, case))
+        print(f"{number} of {len(cases)}: {name}", file=sys.stderr, flush=True)
         try:
-            found = measure(*case, args.layers, args.max_seq_length)
+            found = measure(*case[:2], args.layers, args.max_seq_length, *case[2:])
         except Failure as failure:
             parser.error(failure.reason)
         least = LEAST_TOKENS_PER_S.get(case) if (args.layers, args.max_seq_length) == ("all", 2048) else None
@@ -56,7 +57,7 @@ def main() -> int:
             found["problems"].append(f"{found['tokens_per_s']:,} tokens/s, at least {least:,} are expected")
         print(json.dumps(found) if args.json else table_row(found), flush=True)
         for problem in found["problems"]:
-            print(f"{' '.join(case)}: {problem}", file=sys.stderr, flush=True)
+            print(f"{name}: {problem}", file=sys.stderr, flush=True)
         is_bad |= bool(found["problems"])
     return int(is_bad)
 

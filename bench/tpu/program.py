@@ -3,8 +3,14 @@
 from dataclasses import replace
 
 from gleaner_worker.architecture.config import parse_config
-from gleaner_worker.architecture.reductions import Reduction
-from gleaner_worker.preflight.cost_model import cost_of, expert_buffers, products_of_other_types, square_buffers
+from gleaner_worker.architecture.reductions import TOP_GROUP, Encoder, Reduction
+from gleaner_worker.preflight.cost_model import (
+    cost_of,
+    expert_buffers,
+    products_of_other_types,
+    square_buffers,
+    uncounted,
+)
 from gleaner_worker.preflight.estimate_program import estimate_program
 from gleaner_worker.spec.read_spec import parse_spec
 from gleaner_worker.spec.spec import capture_of, resolve_layers
@@ -20,18 +26,24 @@ def measure(
     accelerator: str,
     layers: str = "all",
     max_seq_length: int = 2048,
-    reductions: tuple[Reduction, ...] = (),
+    features: tuple[int, int] | None = None,
     **settings: int | bool,
 ) -> dict:
     """The figures of `resid_post` of all tokens, and the problems that no program may have.
 
+    features: the width of an encoder at each layer and the features that are stored, in place of `resid_post`.
     settings: fields of Tuning, in place of those of the accelerator.
     """
-    spec = parse_spec(_SPEC | {"model": model, "layers": layers, "max_seq_length": max_seq_length})
+    sites = {"sites": []} if features else {}
+    spec = parse_spec(_SPEC | sites | {"model": model, "layers": layers, "max_seq_length": max_seq_length})
     config, texts = parse_config(CONFIGS[model], model), list[str]()
+    chosen, reductions = resolve_layers(spec, config.num_layers), tuple[Reduction, ...]()
+    if features:
+        encoder = Encoder(features[0], "jumprelu", has_thresholds=True)
+        reductions = (Reduction("features", "resid_post", chosen, config.d_model, features[1], "bf16", encoder),)
     found = estimate_program(
         spec,
-        capture_of(spec, config, resolve_layers(spec, config.num_layers), reductions),
+        capture_of(spec, config, chosen, reductions),
         accelerator,
         tuned=lambda tuning: replace(tuning, **settings),
         see=texts.append,
@@ -45,8 +57,10 @@ def measure(
         if "f32" in each.dtypes and each.size_bytes > _LARGE_BYTES
     ]
     # Where weights or their parts are as wide as the row is long, a square shape proves nothing.
-    if tokens not in (config.d_model, config.d_model // ways):
+    groups = [features[0] // TOP_GROUP // ways] if features else []
+    if tokens not in (config.d_model, config.d_model // ways, *groups):
         problems += [f"{buffer} holds the scores of all tokens" for buffer in square_buffers(texts[0], tokens)]
     problems += [f"{buffer} is a copy of experts" for buffer in expert_buffers(texts[0], config, ways)]
     problems += [f"the product {each} is not of bf16, summed in fp32" for each in products_of_other_types(texts[0])]
+    problems += [f"the compiler has no time for {each}" for each in uncounted(texts[0])]
     return {"model": model} | found | {"problems": problems}

@@ -1,6 +1,6 @@
 """The time of a compiled TPU program, estimated from its text. Frozen, so that figures of programs can be compared.
 
-The estimate adds three parts, without any overlap between them:
+The estimate adds four parts, without any overlap between them:
 
 1. The compiler's own `estimated_cycles` of every instruction, times the trips of the loops around it, over the clock.
 2. For each Pallas call, the larger of two times: FLOPs over 0.3 of the peak, and the bytes of its operands and results
@@ -10,6 +10,8 @@ The estimate adds three parts, without any overlap between them:
    states, with each expert of one layer read once for each tile of columns: its grid has no tile of another layer.
 3. The bytes of each collective over 45 GB/s: the larger of its operands and its result.
    Collectives that run beside products, by options of the compiler, are not counted.
+4. The compare-exchanges of each sort, n/4 * log2(n) * (log2(n) + 1) of n values, for as many rows as a register holds.
+   Each stores two registers of every operand, one a cycle. The compiler has no estimate of a sort.
 
 A conditional costs as much as its most expensive branch.
 """
@@ -26,6 +28,7 @@ from .accelerators import Device
 
 PALLAS_SHARE_OF_PEAK = 0.3
 COLLECTIVE_BYTES_PER_S = 45e9
+_REGISTER_VALUES = 1024
 
 _SIZES = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4, "f64": 8}
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
@@ -33,6 +36,9 @@ _COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) \(.*\{$")
 _FAST = re.compile(r"\w+\[[\d,]*\]\{[^}]*S\(1\)\}")  # a result on the chip, where the compiler loads small stacks early
 _INSTRUCTION = re.compile(r"\s+(?:ROOT )?%([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)", re.DOTALL)
 _SHAPE = re.compile(r"\b(pred|[suf]\d+|bf16)\[([\d,]*)\]")
+# Calls that the estimate counts, and those that take no time.
+_COUNTED = {"tpu_custom_call", "AllocateBuffer", "AssumeGatherIndicesInBound", "ConcatBitcast"}
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _STATED_BYTES = re.compile(r'"bytes_accessed":"(\d+)"')
 _LAYOUTS = re.compile(r"operand_layout_constraints=\{((?:[^{}]|\{[^{}]*\})*)\}")
 
@@ -98,6 +104,13 @@ def _buffers(text: str, is_one: Callable[[list[int]], bool]) -> list[str]:
     return sorted(found)
 
 
+def uncounted(text: str) -> list[str]:
+    """The operations for which the estimate has no time, such as the call of jax.lax.top_k."""
+    lines = [line for line in text.splitlines() if _INSTRUCTION.match(line) and not _CYCLES.search(line)]
+    targets = {match[1] for line in lines if (match := re.search(r'custom_call_target="([^"]*)"', line))}
+    return sorted(targets - _COUNTED)
+
+
 def products_of_other_types(text: str) -> list[str]:
     """The matrix products, by their einsum, that do not sum products of bf16 in fp32."""
     found = set()
@@ -131,9 +144,11 @@ def _cost(computations: dict[str, list[str]], name: str) -> Cost:
             _add(total, _cost(computations, _attribute(line, "to_apply")), 1)
         elif operation.removesuffix("-start") in _COLLECTIVES:
             total.collectives.append(_collective(operation, result, rest, types))
+        elif operation == "sort":
+            total.cycles += _sort_cycles(line, result)
         elif '"tpu_custom_call"' in line:
             total.kernels.append((*_kernel(line, result), 1))
-        elif cycles := re.search(r'"estimated_cycles":"(\d+)"', line):
+        elif cycles := _CYCLES.search(line):
             total.cycles += int(cycles[1])
     return total
 
@@ -204,6 +219,13 @@ def _kernel(line: str, result: str) -> tuple[float, int]:
         of_expert = _size("bf16", floats[1][1:])
         size = int(_STATED_BYTES.search(line)[1]) - (tiles - experts) * of_expert  # type: ignore[index]
     return 2 * prod(floats[0]) * made[-1], size
+
+
+def _sort_cycles(line: str, result: str) -> float:
+    shapes = [axes for _, axes in _shapes(result)]
+    size = shapes[0][int(re.search(r"dimensions=\{(\d+)\}", line)[1])]  # type: ignore[index]
+    stages, registers = math.ceil(math.log2(max(size, 2))), math.ceil(prod(shapes[0]) / size / _REGISTER_VALUES)
+    return registers * size / 4 * stages * (stages + 1) * 2 * len(shapes)
 
 
 def _shapes(text: str) -> Iterator[tuple[str, list[int]]]:

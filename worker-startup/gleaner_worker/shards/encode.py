@@ -34,8 +34,8 @@ def encode_shard(
     scale: dict[str, np.ndarray],
     identity: dict[str, str],
     stats: dict[str, dict],
-    sums: Mapping[str, np.ndarray] = MappingProxyType({}),
     threads: int | None = None,
+    sums: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> ShardBytes:
     """Encodes the shard in `file_format`: "safetensors", "safetensors.zst" or "pkl.gz".
 

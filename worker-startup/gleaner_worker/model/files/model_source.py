@@ -17,7 +17,6 @@ from ...limited.values import from_json
 from ...model_files import INDEX, is_small_file, is_weight_file, names_in
 from ...spec.spec import Spec, capture_of
 from ...storage.objects import Bucket
-from ..weights.reduction_weights import find_reduction
 from .generation_rules import GenerationRules
 from .hub import Hub, fetch_model, is_hub_id, own_hub
 from .identity import READ_FILES, Identity, ModelFiles, choose_files
@@ -104,6 +103,8 @@ def find_spec_files(
     )
     if not spec.reductions:
         return found
+    from ..weights.reduction_weights import find_reduction  # it imports JAX
+
     config, _ = read_config(spec, found.folder)
     commits = lock.reductions if lock else {}
     each = [

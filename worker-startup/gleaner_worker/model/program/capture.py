@@ -13,7 +13,7 @@ import numpy as np
 from ...architecture.sites import MOMENTS, STORED, Capture
 from ..weights.cpu import to_bits
 from .decoder import OF_LOGITS, pick_tokens, run_blocks
-from .reduce import reduce
+from .reduce import reduced
 from .row_selection import NO_TOKEN, samples_with_moments
 from .rows import Rows
 from .split import Split
@@ -65,7 +65,7 @@ def compute_step(
         }
         for reduction in capture.reductions:
             if reduction.site in found and not set(kept).isdisjoint(reduction.layers):
-                values |= reduce(selected[reduction.site], reduction, params, layer, kept, split)
+                values |= reduced(selected[reduction.site], reduction, params, layer, kept, tuning, split)
         stored = {name: _store(name, x, capture, tuning, split) for name, x in values.items()}
         for site, layers in capture.moments:
             if site in found and not set(kept).isdisjoint(layers):

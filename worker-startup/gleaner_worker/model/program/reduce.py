@@ -3,20 +3,25 @@
 In shapes: R rows of W vectors, D wide, are M = R * W vectors; F features, of this device's part of them.
 """
 
-from functools import partial
+from functools import partial, reduce
+from itertools import product
+from typing import cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import pallas
 
 from ...architecture.reductions import TOP_GROUP, Encoder, Reduction
 from .split import Split
+from .tuning import Tuning
 
+_LANES, _ROWS = 128, 16  # of a block of the kernel that gathers: features, and vectors
 _BLOCK_VALUES = 1 << 26  # fp32 values of features that memory holds at once: 2,048 vectors of 32,768
 
 
-def reduce(
-    x: jax.Array, reduction: Reduction, params: dict, layer, kept: tuple[int, ...], split: Split
+def reduced(
+    x: jax.Array, reduction: Reduction, params: dict, layer, kept: tuple[int, ...], tuning: Tuning, split: Split
 ) -> dict[str, jax.Array]:
     """The outputs of the reduction for the selected vectors x, fp32 [R, W, D], each [R, W, width].
 
@@ -31,7 +36,7 @@ def reduce(
         p = {name: jax.lax.dynamic_index_in_dim(stack, place, keepdims=False) for name, stack in stacks.items()}
         if reduction.encoder is None:
             return [jnp.einsum("rwd,kd->rwk", x, p["directions"], precision=jax.lax.Precision.HIGHEST)]
-        return _features(x, p, reduction, reduction.encoder, split)
+        return _features(x, p, reduction, tuning, split)
 
     def zeros() -> list[jax.Array]:
         types = [jnp.int32 if dtype == "int32" else jnp.float32 for _, dtype in reduction.outputs.values()]
@@ -46,14 +51,14 @@ def reduce(
     return dict(zip(reduction.outputs, jax.lax.cond(jnp.asarray(has)[layer], computed, zeros), strict=True))
 
 
-def _features(x: jax.Array, p: dict, reduction: Reduction, encoder: Encoder, split: Split) -> list[jax.Array]:
+def _features(x: jax.Array, p: dict, reduction: Reduction, tuning: Tuning, split: Split) -> list[jax.Array]:
     """Values fp32 and ids int32 [R, W, k], the largest value first, and the number of active features [R, W, 1].
 
     The order of equal values is that of their ids, so the result does not depend on the devices that share the weights.
     """
     vectors = x.reshape(-1, x.shape[-1])  # [M, D]
     count = min(len(vectors), max(1, _BLOCK_VALUES // p["encode"].shape[0]))
-    of = partial(_features_of, p=p, reduction=reduction, encoder=encoder, split=split)
+    of = partial(_features_of, p=p, reduction=reduction, tuning=tuning, split=split)
     if count == len(vectors):
         found = of(vectors)
     else:
@@ -63,8 +68,9 @@ def _features(x: jax.Array, p: dict, reduction: Reduction, encoder: Encoder, spl
     return [y.reshape(*x.shape[:2], -1) for y in found]
 
 
-def _features_of(x: jax.Array, p: dict, reduction: Reduction, encoder: Encoder, split: Split) -> list[jax.Array]:
+def _features_of(x: jax.Array, p: dict, reduction: Reduction, tuning: Tuning, split: Split) -> list[jax.Array]:
     """The same of vectors fp32 [M, D], as [M, k], [M, k] and [M, 1]."""
+    encoder = cast(Encoder, reduction.encoder)
     h = jnp.einsum(
         "md,fd->mf", _normed(x, encoder.norm).astype(p["encode"].dtype), p["encode"], preferred_element_type=jnp.float32
     )
@@ -73,7 +79,7 @@ def _features_of(x: jax.Array, p: dict, reduction: Reduction, encoder: Encoder, 
     part = p["encode"].shape[0]
     active = split.total(is_active.sum(axis=1, keepdims=True), part, encoder.padded, jnp.int32)
     active = active if encoder.most is None else jnp.minimum(active, encoder.most)
-    bits, ids = largest(jnp.where(is_active, value, 0), min(reduction.k, part))
+    bits, ids = largest(jnp.where(is_active, value, 0), min(reduction.k, part), tuning)
     if part < encoder.padded:
         ids = ids + part * jax.lax.axis_index("model")
         bits, ids = (jax.lax.all_gather(y, "model", axis=1, tiled=True) for y in (bits, ids))
@@ -95,28 +101,59 @@ def _normed(x: jax.Array, norm: str) -> jax.Array:
     return x
 
 
-def largest(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+def largest(values: jax.Array, k: int, tuning: Tuning) -> tuple[jax.Array, jax.Array]:
     """The bits of the k largest of values, fp32 [M, F] without negative ones, and their ids: int32 [M, k].
 
-    Value of id j * TOP_GROUP + i is at place i * F / TOP_GROUP + j, see `places_of_ids`: so groups of neighbouring ids
-    are columns, and their maxima need no movement inside of a vector register. The k groups with the largest maxima
-    hold the k largest values, because k maxima come before any value of another group; of equal maxima, the group
-    before has the lower ids.
+    Value of id j * TOP_GROUP + i is at place i * F / TOP_GROUP + j, see `places_of_ids`: so a group of neighbouring ids
+    has the same place in each of TOP_GROUP planes. The k groups with the largest maxima hold the k largest values,
+    because k maxima come before any value of another group; of equal maxima, the group before has the lower ids.
     """
-    rows, size = values.shape
-    keys = jax.lax.bitcast_convert_type(values, jnp.int32).reshape(rows, TOP_GROUP, -1)  # as ordered as the values
-    groups = size // TOP_GROUP
-    order = jax.lax.broadcasted_iota(jnp.int32, (rows, groups), 1)
-    best = jax.lax.sort((-keys.max(axis=1), order), num_keys=2)[1][:, : min(k, groups)]  # [M, groups]
-    found = jnp.take_along_axis(keys, best[:, None, :], axis=2)  # [M, TOP_GROUP, groups]
+    keys = jax.lax.bitcast_convert_type(values, jnp.int32)  # as ordered as the values
+    groups = values.shape[1] // TOP_GROUP
+    maxima = reduce(jnp.maximum, (keys[:, i * groups : (i + 1) * groups] for i in range(TOP_GROUP)))  # [M, groups]
+    _, best = _first(maxima, jax.lax.broadcasted_iota(jnp.int32, maxima.shape, 1), min(k, groups))
+    found = _members(keys, best, tuning)  # [M, TOP_GROUP, groups]
     ids = best[:, None, :] * TOP_GROUP + jnp.arange(TOP_GROUP)[:, None]
-    return _first(found.reshape(rows, -1), ids.reshape(rows, -1), k)
+    return _first(found.reshape(len(keys), -1), ids.reshape(len(keys), -1), k)
 
 
 def _first(bits: jax.Array, ids: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """The k largest bits with their ids; of equal ones, those with the lowest ids."""
-    keys, ids = jax.lax.sort((-bits, ids), num_keys=2)
+    keys, ids = jax.lax.sort((-bits, ids), num_keys=2, is_stable=False)
     return -keys[:, :k], ids[:, :k]
+
+
+def _members(keys: jax.Array, best: jax.Array, tuning: Tuning) -> jax.Array:
+    """int32 [M, TOP_GROUP, n]: the keys [M, F] of the groups best [M, n]."""
+    rows, groups = len(keys), keys.shape[1] // TOP_GROUP
+    if not tuning.gathers or groups % _LANES or rows % _ROWS:
+        return jnp.take_along_axis(keys.reshape(rows, TOP_GROUP, groups), best[:, None, :], axis=2)
+    wanted = best.shape[1]
+    best = jnp.pad(best, ((0, 0), (0, -wanted % _LANES)))
+
+    def gather(best_ref, keys_ref, out_ref):
+        """A vector register has 8 vectors and 128 features: the hardware gathers among these."""
+        for i, first in product(range(TOP_GROUP), range(0, best.shape[1], _LANES)):
+            place = best_ref[:, first : first + _LANES]
+            found = jnp.zeros_like(place)
+            for begin in range(0, groups, _LANES):
+                source = keys_ref[:, i * groups + begin : i * groups + begin + _LANES]
+                here = jnp.take_along_axis(source, place & (_LANES - 1), axis=1)
+                found = jnp.where((begin <= place) & (place < begin + _LANES), here, found)
+            out_ref[:, i * best.shape[1] + first : i * best.shape[1] + first + _LANES] = found
+
+    def block(size: int) -> pallas.BlockSpec:
+        return pallas.BlockSpec((_ROWS, size), lambda row: (row, 0))
+
+    found = pallas.pallas_call(
+        gather,
+        out_shape=jax.ShapeDtypeStruct((rows, TOP_GROUP * best.shape[1]), jnp.int32),
+        grid=(rows // _ROWS,),
+        in_specs=[block(best.shape[1]), block(keys.shape[1])],
+        out_specs=block(TOP_GROUP * best.shape[1]),
+        interpret=tuning.interpret,
+    )(best, keys)
+    return found.reshape(rows, TOP_GROUP, -1)[:, :, :wanted]
 
 
 def places_of_ids(features: int, ways: int) -> np.ndarray:

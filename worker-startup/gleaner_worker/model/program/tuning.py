@@ -13,6 +13,7 @@ class Tuning:
     """The settings of one kind of chip. Hashable: static under jit. All chips share every other part of a program."""
 
     kernels: bool  # those of JAX for TPUs, which multiply in bf16, for attention and experts
+    gathers: bool  # the kernel that gathers groups of features, without which the compiler gathers
     query_block: int  # tokens of a block of queries, and of keys, in attention without the kernel
     step_tokens: int  # of one device in a step; a row of more tokens makes a longer step
     decoded_rows: int = 64  # of one device in a batch of generated tokens, at most
@@ -32,9 +33,9 @@ class Tuning:
         return {name: getattr(self, name) for name in TRIED}
 
 
-CPU = Tuning(False, query_block=128, step_tokens=2048, decoded_rows=8, bf16_as_bits=True)
+CPU = Tuning(False, False, query_block=128, step_tokens=2048, decoded_rows=8, bf16_as_bits=True)
 TRIED = ("neurons_barrier", "tokens_minor", "mlp_barrier", "heads_apart", "attention_barrier", "step_tokens")
-TPU = Tuning(True, query_block=256, step_tokens=2048)
+TPU = Tuning(True, True, query_block=256, step_tokens=2048)
 # The fastest settings that bench/tpu/search.py found for some models, by the kind of device. It writes the table, and
 # names the compiler in it.
 TABLE = [json.loads(line) for line in Path(__file__).with_name("tuning.jsonl").read_text().splitlines()]
