@@ -15,6 +15,7 @@ from gleaner_reader.query.moments import add_samples
 from gleaner_reader.query.rows import typed
 from gleaner_reader.run.verify import verify
 from hostile_files import a_file, a_header, a_tensor
+from memory import MIB, at_most
 from stored_reductions import D_MODEL, LAYERS, OUTPUTS, store_reductions
 from stored_run import store_run, summarise
 
@@ -247,6 +248,14 @@ def test_the_top_rows_are_those_of_a_full_sort(tmp_path, monkeypatch, n, per_sam
         assert state.get("shard", 0) == shard
         again = run.top(2, direction, n, site="resid_post", per_sample=per_sample, state=state)
         assert again.rows.tolist() == expected and state == top.state
+
+
+def test_the_memory_of_top_does_not_grow_with_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("gleaner_reader.run.questions._ROWS_AT_ONCE", 256)
+    run = gleaner_reader.open(store_run(tmp_path, d_model=256, count=400, layers=(0,)).folder)
+    assert run.num_rows * 512 > 8 * MIB
+    with at_most(3 * MIB):
+        run.top(0, np.ones(256), 20)
 
 
 def test_a_question_that_the_run_cannot_answer_is_refused(stored, run):

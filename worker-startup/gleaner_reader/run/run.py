@@ -64,7 +64,7 @@ class Run(Questions):
     sample("007", 41)         everything that is stored of one sample
     index(shard)              the samples of a shard, and the rows and tokens of each
     status(), wait()          how much of the run is stored now; the run, once it is complete
-    rows([5, 100]), table("n") the text around rows; kept fields, row by row
+    rows([5]), table("n")     the text around rows; kept fields, row by row
     top(12, direction)        the rows with the highest scores, also by a column of a stored projection
     feature(12, 345)          what is stored of a feature of a sparse autoencoder; features() of many at once
     moments(12, by="label")   means and variances from stored moments; difference_of_means() of two values
