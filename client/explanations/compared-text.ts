@@ -17,6 +17,11 @@ export const driftColumns: Record<string, Column<Drift>> = {
     cell: ([, {overlap}]) => overlap?.toFixed(4) ?? '',
     right: true,
   },
+  lost: {
+    title: 'Reconstruction error',
+    cell: ([, {reconstruction_error}]) => reconstruction_error?.toFixed(4) ?? '',
+    right: true,
+  },
   worst: {title: 'Worst row', cell: ([, {worst}]) => worst.relative_error.toExponential(1), right: true},
   place: {title: 'Place', cell: ([, {worst}]) => placeText(worst)},
 };

@@ -2,11 +2,12 @@
 import {z} from 'zod';
 import {layerName, short, total} from '../../shared/domain/run/result.ts';
 
-/** Drift of one `{site}.{layer}` from the reference. `worst`: the row that is farthest away; a mean of tokens has no position. `overlap`: of the sets of features. */
+/** Drift of one `{site}.{layer}` from the reference. `worst`: the row that is farthest away; a mean of tokens has no position. `overlap`: of the sets of features; `reconstruction_error`: what they lose of the squares. */
 const drift = z.object({
   relative_error: z.number(),
   cosine: z.number(),
   overlap: z.number().optional(),
+  reconstruction_error: z.number().optional(),
   worst: z.object({stream: short, sample: total, position: total.nullable(), relative_error: z.number()}),
 });
 

@@ -60,16 +60,21 @@ class Sae:
         return _ENCODERS[self.architecture]
 
     @property
-    def tensors(self) -> tuple[str, ...]:
-        """The tensors that the encoder needs, by SAELens's names."""
-        vectors = tuple(name for name in _VECTORS[self.encoder] if name != "threshold" or self.threshold is None)
-        return ("W_enc", *vectors, *(["b_dec"] if self.subtracts_b_dec else []), *(["W_dec"] if self.rescales else []))
+    def names(self) -> dict[str, str]:
+        """The names of the tensors that the encoder needs in their file, by SAELens's names."""
+        vectors = [name for name in _VECTORS[self.encoder] if name != "threshold" or self.threshold is None]
+        more = [*(["b_dec"] if self.subtracts_b_dec else []), *(["W_dec"] if self.rescales else [])]
+        return {name: LAYOUTS[self.layout].names[name] for name in ("W_enc", *vectors, *more)}
+
+    @property
+    def is_transposed(self) -> bool:
+        return LAYOUTS[self.layout].is_transposed
 
     def shape_of(self, name: str, d_in: int, d_sae: int) -> tuple[int, ...]:
         """The shape of a tensor of the files."""
         shapes = {"W_enc": (d_in, d_sae), "W_dec": (d_sae, d_in), "b_dec": (d_in,)}
         shape = shapes.get(name, (d_sae,))
-        return shape[::-1] if LAYOUTS[self.layout].is_transposed else shape
+        return shape[::-1] if self.is_transposed else shape
 
 
 @dataclass(frozen=True)

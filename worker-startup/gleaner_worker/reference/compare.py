@@ -30,7 +30,7 @@ from ..spec.spec import Spec
 from ..storage.objects import Bucket, ObjectInfo
 from ..verify.verify_run import list_streams, read_manifest
 from .drift import Drift
-from .reductions import dense, reduced
+from .reductions import dense, reconstructed, reduced
 
 # {(site, layer): fp32 [T, width]} of token ids, names of tensors and top_k.
 Reference = Callable[[np.ndarray, tuple[tuple[str, int], ...], int], dict[tuple[str, int], np.ndarray]]
@@ -68,8 +68,8 @@ def compare_run(
             report(f"Computing sample {sample.index} of stream {name}, {len(sample.token_ids)} tokens")
             wanted = reference(sample.token_ids, names, spec.top_k)
             found = stored.sample(stream, sample.index, dtype="float32")
-            for key, rows in wanted_rows(wanted, capture, files.reduction_weights, sample, spec):
-                _add(drifts, key, found, rows, sample, name, capture)
+            for key, x, weights in _rows_of(wanted, capture, files.reduction_weights, sample, spec):
+                _add(drifts, key, found, x, weights, sample, name, capture)
     first = next(iter(drifts.values()))
     return {
         "samples": sum(map(len, chosen.values())),
@@ -125,26 +125,22 @@ def site_names(capture: Capture) -> tuple[tuple[str, int], ...]:
     return tuple(dict.fromkeys((*stored, *reduced)))
 
 
-def wanted_rows(
+def _rows_of(
     wanted: dict[tuple[str, int], np.ndarray],
     capture: Capture,
     reductions: Sequence[ReductionWeights],
     sample: Sample,
     spec: Spec,
-) -> Iterator[tuple[tuple[str, int], np.ndarray]]:
-    """The rows that the run should store of the sample, by output and layer; of features, rows of all features."""
+) -> Iterator[tuple[tuple[str, int], np.ndarray, ReductionWeights | None]]:
+    """Of each output and layer, the rows of its site in the sample, and how it reduces them."""
+    outputs = [(site, site, layer, None) for site in capture.sites for layer in capture.layers_of(site)]
+    reduced = [(each.reduction, each) for each in reductions]
+    outputs += [(of.name, of.site, layer, weights) for of, weights in reduced for layer in of.layers]
     positions = _positions(sample)
-
-    def rows_of(site: str, layer: int) -> np.ndarray:
+    for output, site, layer, weights in outputs:
         values = wanted[site, layer]
-        return _pooled(values, positions, sample, spec) if spec.selection.is_pool else values[positions]
-
-    for site in capture.sites:
-        for layer in capture.layers_of(site):
-            yield (site, layer), rows_of(site, layer)
-    for weights in reductions:
-        for layer in weights.reduction.layers:
-            yield (weights.reduction.name, layer), reduced(weights, layer, rows_of(weights.reduction.site, layer))
+        rows = _pooled(values, positions, sample, spec) if spec.selection.is_pool else values[positions]
+        yield (output, layer), rows, weights
 
 
 def _positions(sample: Sample) -> np.ndarray:
@@ -155,15 +151,17 @@ def _add(
     drifts: dict[str, Drift],
     key: tuple[str, int],
     stored: StoredSample,
-    rows: np.ndarray,
+    x: np.ndarray,
+    weights: ReductionWeights | None,
     sample: Sample,
     stream: str,
     capture: Capture,
 ) -> None:
     (output, layer), name = key, ".".join(map(str, key))
-    found, is_ids = stored.activations[name], f"{output}_ids.{layer}" in stored.activations
-    if is_ids and len(found) == len(rows):
-        found = dense(found, stored.activations[f"{output}_ids.{layer}"].astype(np.int64), rows.shape[1])
+    found, ids = stored.activations[name], stored.activations.get(f"{output}_ids.{layer}")
+    rows = x if weights is None else reduced(weights, layer, x)
+    if ids is not None and len(found) == len(rows):
+        found = dense(found, ids.astype(np.int64), rows.shape[1])
     if found.shape != rows.shape:
         raise Failure(
             "stream",
@@ -176,8 +174,8 @@ def _add(
             f"Failed to compare sample {sample.index} of stream {stream}: {name} has values that are not "
             "finite, stored or computed; verify the run without a reference",
         )
-    if is_ids:
-        drifts[name].add_features(found, rows)
+    if weights and ids is not None:
+        drifts[name].add_features(found, rows, x, reconstructed(weights, layer, found, x))
     elif capture.dtype_of(output) == "int32":  # numbers of things are equal or not
         found, rows = (found == rows).astype(np.float32), np.ones(rows.shape, np.float32)
     drifts[name].add(found, rows, stream, sample.index, None if capture.mode in POOLS else _positions(sample))

@@ -16,9 +16,16 @@ class Drift:
     squares: float = 0.0
     worst: dict[str, Any] | None = None
     overlaps: float | None = None  # of the sets of features of each row
+    lost: tuple[float, float] | None = None  # the squares that features do not reconstruct, and all squares
 
-    def add_features(self, stored: np.ndarray, wanted: np.ndarray) -> None:
-        """Adds the share of the features of either row that both rows have, for rows [rows, features]."""
+    def add_features(
+        self, stored: np.ndarray, wanted: np.ndarray, x: np.ndarray, reconstructed: np.ndarray | None
+    ) -> None:
+        """Adds the share of the features of either row that both rows have, for rows [rows, features], and what the
+        stored features lose of x [rows, width]."""
+        if reconstructed is not None:
+            lost, before = float(((x - reconstructed) ** 2).sum()), self.lost or (0.0, 0.0)
+            self.lost = before[0] + lost, before[1] + float((x**2).sum())
         both, either = ((stored != 0) & (wanted != 0)).sum(axis=1), ((stored != 0) | (wanted != 0)).sum(axis=1)
         self.overlaps = (self.overlaps or 0) + float(np.where(either == 0, 1, both / np.maximum(either, 1)).sum())
 
@@ -43,13 +50,18 @@ class Drift:
 
     def report(self) -> dict:
         """relative_error: the L2 norm of all differences over that of the reference; cosine, overlap: the mean over
-        rows."""
+        rows; reconstruction_error: the share of the squares of x that stored features lose."""
         size = max(self.squares, np.finfo(np.float64).tiny)
-        return {
+        report = {
             "relative_error": rounded((self.error_squares / size) ** 0.5),
             "cosine": rounded(self.cosines / max(self.rows, 1)),
             "worst": self.worst,
-        } | ({} if self.overlaps is None else {"overlap": rounded(self.overlaps / max(self.rows, 1))})
+        }
+        if self.overlaps is not None:
+            report["overlap"] = rounded(self.overlaps / max(self.rows, 1))
+        if self.lost:
+            report["reconstruction_error"] = rounded(self.lost[0] / (self.lost[1] or 1))
+        return report
 
 
 def rounded(value: float) -> float:

@@ -41,6 +41,23 @@ def encode(sae: Sae, tensors: dict[str, np.ndarray], x: np.ndarray) -> np.ndarra
     return np.maximum(h, 0)
 
 
+def reconstructed(weights: ReductionWeights, layer: int, values: np.ndarray, x: np.ndarray) -> np.ndarray | None:
+    """x as the features values [rows, d_sae] reconstruct it, fp32 [rows, d]; None of a transcoder, which gives the
+    output of an MLP, and without a decoder."""
+    sae = weights.saes[layer]
+    tensors = weights.stored(layer, ("W_dec", "b_dec"))
+    if "transcoder" in sae.architecture or not {"W_dec", "b_dec"} <= tensors.keys():
+        return None
+    if sae.rescales:
+        values = values / np.linalg.norm(tensors["W_dec"], axis=1)
+    found = values @ tensors["W_dec"] + tensors["b_dec"]
+    if sae.norm == "constant_norm_rescale":
+        return found * np.linalg.norm(x, axis=1, keepdims=True) / x.shape[1] ** 0.5
+    if sae.norm == "layer_norm":
+        return found * x.std(axis=1, keepdims=True, ddof=1) + x.mean(axis=1, keepdims=True)
+    return found / np.float32(sae.scale)
+
+
 def dense(values: np.ndarray, ids: np.ndarray, d_sae: int) -> np.ndarray:
     """Stored features [rows, k] as rows of all features, fp32 [rows, d_sae]."""
     rows = np.zeros((len(ids), d_sae + 1), np.float32)

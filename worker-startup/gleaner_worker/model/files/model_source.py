@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 from ...architecture.config import DecoderConfig
 from ...architecture.sites import Capture
@@ -23,6 +24,9 @@ from .identity import READ_FILES, Identity, ModelFiles, choose_files
 from .model_cache import kept_copy
 from .reduction_files import find_reduction_files
 from .weight_files import BucketFile, DiskFile, WeightFile, hash_files
+
+if TYPE_CHECKING:
+    from ..weights.reduction_weights import ReductionWeights
 
 _GS = re.compile(r"gs://([^/]+)/(.+?)/*")
 
@@ -103,20 +107,19 @@ def find_spec_files(
     )
     if not spec.reductions:
         return found
-    from ..weights.reduction_weights import find_reduction  # it imports JAX
+    from ..weights.reduction_weights import find_reduction, naming  # they import JAX
 
     config, _ = read_config(spec, found.folder)
-    commits = lock.reductions if lock else {}
-    each = [
-        find_reduction_files(spec, entry, config, home, bucket, hub, commits.get(entry.name), weights)
-        for entry in spec.reductions
-    ]
-    digests = {f"{files.entry.name}/{name}": digest for files in each for name, digest in files.digests.items()}
+    commits, each = lock.reductions if lock else {}, list["ReductionWeights"]()
+    for entry in spec.reductions:
+        with naming(entry):
+            files = find_reduction_files(spec, entry, config, home, bucket, hub, commits.get(entry.name), weights)
+            each.append(find_reduction(spec, config, files))
     return replace(
         found,
-        files=found.files | digests,
-        reductions={files.entry.name: files.revision for files in each},
-        reduction_weights=[find_reduction(spec, config, files) for files in each],
+        files=found.files | {f"{w.reduction.name}/{name}": d for w in each for name, d in w.files.digests.items()},
+        reductions={weights.reduction.name: weights.files.revision for weights in each},
+        reduction_weights=each,
     )
 
 

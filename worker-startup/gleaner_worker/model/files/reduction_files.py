@@ -3,14 +3,13 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple
 
 from ...architecture.config import DecoderConfig
 from ...architecture.saes import LAYOUTS, layout_of
-from ...failures import Failure
 from ...spec.spec import ReductionSpec, Spec, resolve_layers
 from ...storage.objects import Bucket
 from .download import Session
@@ -54,14 +53,12 @@ class ReductionFiles:
         return {"weights": self.entry.weights, "revision": self.revision, "digest": digest.hexdigest()[:16]}
 
 
-class _Source(Protocol):
-    """A place with files. `take` makes the configs and the tensors readable."""
+class _Source(NamedTuple):
+    """A place with files. take: makes the configs and the tensors readable; returns the folder of the configs."""
 
-    revision: str | None
-
-    def has(self, name: str) -> bool: ...
-
-    def take(self, configs: list[str], tensors: list[str]) -> tuple[str, dict[str, WeightFile]]: ...
+    has: Callable[[str], bool]
+    take: Callable[[list[str], list[str]], tuple[str, dict[str, WeightFile]]]
+    revision: str | None = None
 
 
 def find_reduction_files(
@@ -75,34 +72,30 @@ def find_reduction_files(
     weights: bool,
 ) -> ReductionFiles:
     """The files of `entry`, at the commit `revision` where a run has one already. Without `weights`, tensors of a hub
-    stay there. Raises Failure that names every layer without files."""
-    root, path = entry.weights.rstrip("/"), entry.path
+    stay there. Raises ValueError with the remedy, and the errors of the bucket and the hub."""
+    root, path, is_sae = entry.weights.rstrip("/"), entry.path, entry in spec.features
     if root.endswith(_TENSORS):
         root, _, path = root.rpartition("/")
-    source = _open(entry, root, home, bucket, hub, revision or entry.revision, weights)
     layers = resolve_layers(spec, config.num_layers, entry)
-    if len(layers) > 1 and "{layer}" not in path and entry in spec.features:
-        raise reduction_failure(
-            entry, f"its path names no {{layer}}, and it has {len(layers)} layers", "name one in `path`"
-        )
-    found = {layer: _place(source, layer, path, entry in spec.features) for layer in layers}
+    if is_sae and len(layers) > 1 and "{layer}" not in path:
+        raise ValueError(f"its path names no {{layer}}, and it has {len(layers)} layers; name one in `path`")
+    source = _open(root, entry.revision, home, bucket, hub, revision, weights)
+    found = {layer: _place(source, layer, path, is_sae) for layer in layers}
     if absent := [str(layer) for layer, place in found.items() if place is None]:
         wanted = path.replace("{layer}", absent[0]) or "its folder"
-        holds = "autoencoder of a known layout" if entry in spec.features else f"{_TENSORS} of matrices"
+        holds = "autoencoder of a known layout" if is_sae else f"{_TENSORS} of matrices"
         listed = ", ".join(absent[:_MOST_LISTED]) + ("" if len(absent) <= _MOST_LISTED else " and more")
-        raise reduction_failure(
-            entry, f"there is no {holds} for layer {listed}, such as {wanted}", "correct `weights`, `path` or `layers`"
+        raise ValueError(
+            f"there is no {holds} for layer {listed}, such as {wanted}; correct `weights`, `path` or `layers`"
         )
     places = tuple(place for place in found.values() if place)
     configs = sorted({place.config for place in places if place.config})
     folder, tensors = source.take(configs, sorted({place.tensors for place in places}))
-    digests = {}
+    digests: dict[str, str] = {}
     if weights:
-        disk: dict[str, WeightFile] = {name: DiskFile(os.path.join(folder, name)) for name in configs}
-        of_bucket = {name: file.digest for name, file in tensors.items() if isinstance(file, BucketFile)}
-        digests = of_bucket | hash_files(
-            disk | {name: file for name, file in tensors.items() if name not in of_bucket}, entry.weights
-        )
+        files = {name: DiskFile(os.path.join(folder, name)) for name in configs} | tensors
+        digests = {name: file.digest for name, file in files.items() if isinstance(file, BucketFile)}
+        digests |= hash_files({name: file for name, file in files.items() if name not in digests}, entry.weights)
     return ReductionFiles(entry, places, folder, tensors, source.revision, digests)
 
 
@@ -121,8 +114,8 @@ def _place(source: _Source, layer: int, path: str, is_sae: bool) -> Place | None
 
 
 def _open(
-    entry: ReductionSpec,
     root: str,
+    asked: str | None,
     home: str,
     bucket: Bucket | None,
     hub: Hub | None,
@@ -130,76 +123,58 @@ def _open(
     weights: bool,
 ) -> _Source:
     in_bucket, is_folder = _GS.fullmatch(root), root.startswith((".", "/")) and os.path.isdir(root)
-    if entry.revision is not None and (in_bucket or is_folder):
-        raise reduction_failure(entry, "only repositories of a hub have revisions", "leave `revision` out")
+    if asked is not None and (in_bucket or is_folder):
+        raise ValueError("only repositories of a hub have revisions; leave `revision` out")
     if in_bucket and bucket:
-        return _InBucket(bucket, bucket.named(in_bucket[1]), f"{in_bucket[2]}/", home)
+        return _in_bucket(bucket, bucket.named(in_bucket[1]), f"{in_bucket[2]}/", home)
     if is_folder:
-        return _InFolder(root)
-    if in_bucket or not is_hub_id(root):
-        raise reduction_failure(
-            entry, "it is no folder of this machine, no gs://BUCKET/FOLDER and no id of a hub", "set `weights` to one"
+        return _Source(
+            lambda name: _is_plain(name) and os.path.isfile(os.path.join(root, name)),
+            lambda configs, tensors: (root, {name: DiskFile(os.path.join(root, name)) for name in tensors}),
         )
-    session = Session(hub or own_hub(), root, revision, bucket.check if bucket else lambda: None)
-    return _OnHub(session, hub or own_hub(), home, weights)
+    if in_bucket or not is_hub_id(root):
+        raise ValueError(
+            "it is no folder of this machine, no gs://BUCKET/FOLDER and no id of a hub; set `weights` to one"
+        )
+    hub = hub or own_hub()
+    return _on_hub(Session(hub, root, revision or asked, bucket.check if bucket else lambda: None), hub, home, weights)
 
 
-class _InFolder:
-    def __init__(self, root: str):
-        self._root, self.revision = root, None
+def _in_bucket(own: Bucket, bucket: Bucket, prefix: str, home: str) -> _Source:
+    files = {info.name.removeprefix(prefix): BucketFile(bucket, info) for info in bucket.list(prefix)}
 
-    def has(self, name: str) -> bool:
-        return bool(_PLAIN.fullmatch(name)) and os.path.isfile(os.path.join(self._root, name))
-
-    def take(self, configs: list[str], tensors: list[str]) -> tuple[str, dict[str, WeightFile]]:
-        return self._root, {name: DiskFile(os.path.join(self._root, name)) for name in tensors}
-
-
-class _InBucket:
-    def __init__(self, own: Bucket, bucket: Bucket, prefix: str, home: str):
-        self._check, self._home, self.revision = own.check, home, None
-        self._files = {info.name.removeprefix(prefix): BucketFile(bucket, info) for info in bucket.list(prefix)}
-
-    def has(self, name: str) -> bool:
-        return bool(_PLAIN.fullmatch(name)) and name in self._files
-
-    def take(self, configs: list[str], tensors: list[str]) -> tuple[str, dict[str, WeightFile]]:
+    def take(configs: list[str], tensors: list[str]) -> tuple[str, dict[str, WeightFile]]:
         def fill(folder: str) -> None:
             for name in configs:
-                self._files[name].copy_to(folder, name)
+                files[name].copy_to(folder, name)
 
-        lines = [f"{self._files[name].address} {self._files[name].info.generation}" for name in configs]
-        folder, _ = kept_copy(self._home, f"gs--{_key(lines)}", self._check, fill)
-        return folder, {name: self._files[name] for name in tensors}
+        key = _key(f"{files[name].address} {files[name].info.generation}" for name in configs)
+        return kept_copy(home, f"gs--{key}", own.check, fill)[0], {name: files[name] for name in tensors}
+
+    return _Source(lambda name: _is_plain(name) and name in files, take)
 
 
-class _OnHub:
-    def __init__(self, session: Session, hub: Hub, home: str, weights: bool):
-        self._session, self._hub, self._home, self._weights = session, hub, home, weights
-        self.revision: str | None = session.listing[0]
+def _on_hub(session: Session, hub: Hub, home: str, weights: bool) -> _Source:
+    commit, sizes = session.listing
 
-    def has(self, name: str) -> bool:
-        return bool(_PLAIN.fullmatch(name)) and name in self._session.listing[1]
-
-    def take(self, configs: list[str], tensors: list[str]) -> tuple[str, dict[str, WeightFile]]:
-        wanted, sizes = [*configs, *(tensors if self._weights else [])], self._session.listing[1]
+    def take(configs: list[str], tensors: list[str]) -> tuple[str, dict[str, WeightFile]]:
+        wanted = [*configs, *(tensors if weights else [])]
 
         def fill(folder: str) -> None:
-            make_room(folder, sum(sizes[name] or 0 for name in wanted), self._session.model)
-            self._session.fetch(wanted, folder)
+            make_room(folder, sum(sizes[name] or 0 for name in wanted), session.model)
+            session.fetch(wanted, folder)
 
-        key = hub_folder(self._hub, self._session.model, f"{self.revision}--{_key(wanted)}")
-        folder, _ = kept_copy(self._home, key, self._session.check, fill)
-        if self._weights:
+        folder, _ = kept_copy(home, hub_folder(hub, session.model, f"{commit}--{_key(wanted)}"), session.check, fill)
+        if weights:
             return folder, {name: DiskFile(os.path.join(folder, name)) for name in tensors}
-        return folder, {
-            name: HubFile(name, sizes[name] or 0, partial(self._session.read_into, name)) for name in tensors
-        }
+        return folder, {name: HubFile(name, sizes[name] or 0, partial(session.read_into, name)) for name in tensors}
+
+    return _Source(lambda name: _is_plain(name) and name in sizes, take, commit)
+
+
+def _is_plain(name: str) -> bool:
+    return _PLAIN.fullmatch(name) is not None
 
 
 def _key(lines: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
-
-
-def reduction_failure(entry: ReductionSpec, problem: str, remedy: str) -> Failure:
-    return Failure("model", f"Failed to use {entry.name} ({entry.weights}): {problem}; {remedy}")

@@ -1,6 +1,7 @@
 """The parameters of reductions: matched with the tensors of their files, and folded into the one form of an encoder."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import jax
@@ -10,11 +11,12 @@ from ...architecture.config import DecoderConfig
 from ...architecture.reductions import Encoder, Reduction
 from ...architecture.saes import LAYOUTS, Sae
 from ...architecture.sites import TABLE, layers_with_site, site_width
+from ...failures import Failure
 from ...limited.process import call
 from ...limited.values import from_json
 from ...spec.spec import ReductionSpec, Spec
 from ..files.identity import READ_FILES
-from ..files.reduction_files import ReductionFiles, reduction_failure
+from ..files.reduction_files import ReductionFiles
 from ..program.reduce import places_of_ids
 from .weights import DTYPES, StoredTensor, stored_tensors
 
@@ -40,140 +42,139 @@ class ReductionWeights:
             return found
         return _padded(_folded(found, self.saes[layer], DTYPES[dtype]), self.reduction.encoder, ways)
 
-    def stored(self, layer: int) -> dict[str, np.ndarray]:
+    def stored(self, layer: int, more: Sequence[str] = ()) -> dict[str, np.ndarray]:
         """The tensors of one layer, fp32: those of the autoencoder by SAELens's names and shapes, or `directions`.
+        more: names of further tensors, each of which the file may lack.
 
         Raises Failure("model") for a file that cannot be read or that holds a value that is not finite, and the errors
         of its bucket.
         """
-        if self.reduction.encoder:
-            layout = LAYOUTS[self.saes[layer].layout]
-            is_transposed, names = layout.is_transposed, {name: layout.names[name] for name in self.saes[layer].tensors}
-        else:
-            is_transposed, names = False, {"directions": _matrix(self.files.entry, self.tensors[layer], layer).name}
-        try:
+        sae = self.saes.get(layer)
+        names = sae.names if sae else {"directions": _matrix(self.tensors[layer], layer).name}
+        if sae:
+            names |= {name: own for name in more if (own := LAYOUTS[sae.layout].names[name]) in self.tensors[layer]}
+        with naming(self.files.entry, f"layer {layer}: "):
             found = {name: _values(self.tensors[layer][own]) for name, own in names.items()}
-        except (OSError, ValueError) as error:
-            raise reduction_failure(self.files.entry, f"layer {layer}: {error}", "copy it again") from error
-        return {name: array.T if is_transposed else array for name, array in found.items()}
+        return {name: array.T if sae and sae.is_transposed else array for name, array in found.items()}
+
+
+@contextmanager
+def naming(entry: ReductionSpec, where: str = "") -> Iterator[None]:
+    """Raises Failure("model") that names the entry in place of a ValueError or an OSError."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        remedy = "; copy it again" if where else ""
+        raise Failure("model", f"Failed to use {entry.name} ({entry.weights}): {where}{error}{remedy}") from error
 
 
 def find_reduction(spec: Spec, config: DecoderConfig, files: ReductionFiles) -> ReductionWeights:
-    """Reads the configs and the headers of the files. Raises Failure("model") for what does not fit the model."""
+    """Reads the configs and the headers of the files. Raises ValueError with the remedy for what does not fit the
+    model, and Failure("model") for a file that cannot be read."""
     entry, where = files.entry, f"{files.entry.name} ({files.entry.weights})"
     headers = {name: stored_tensors([file], where) for name, file in files.tensors.items()}
     tensors = {p.layer: {tensor.name: tensor for tensor in headers[p.tensors]} for p in files.places}
-    if entry in spec.project:
-        return ReductionWeights(_projection(entry, config, tensors), files, {}, tensors)
-    facts = {"folder": files.folder, "where": where, "places": [vars(place) for place in files.places]}
-    saes = [from_json(Sae, found) for found in call(f"{READ_FILES}:saes_of", facts)["saes"]]
-    by_layer = {place.layer: sae for place, sae in zip(files.places, saes, strict=True)}
-    return ReductionWeights(_features(spec, entry, config, by_layer, tensors), files, by_layer, tensors)
-
-
-def _projection(entry: ReductionSpec, config: DecoderConfig, tensors: dict[int, dict[str, StoredTensor]]) -> Reduction:
-    site = entry.site or "resid_post"
-    layers, width = _layers(entry, config, site, tuple(tensors)), site_width(config, site)
-    shapes = {layer: _matrix(entry, tensors[layer], layer).shape for layer in layers}
-    for layer, shape in shapes.items():
-        if len(shape) != 2 or shape[1] != width or not 1 <= shape[0] <= 1024:
-            raise reduction_failure(
-                entry,
-                f"the matrix of layer {layer} is {list(shape)}, and {site} of the model needs [1 to 1024, {width}]",
-                "correct the file, or `site`",
-            )
-    if len({shape[0] for shape in shapes.values()}) > 1:
-        raise reduction_failure(entry, "its layers have different numbers of directions", "store them as two entries")
-    return Reduction(entry.name, site, layers, width, shapes[layers[0]][0], entry.dtype)
-
-
-def _features(
-    spec: Spec,
-    entry: ReductionSpec,
-    config: DecoderConfig,
-    saes: dict[int, Sae],
-    tensors: dict[int, dict[str, StoredTensor]],
-) -> Reduction:
-    sites = {entry.site or sae.site for sae in saes.values()}
+    saes: dict[int, Sae] = {}
+    if entry in spec.features:
+        facts = {"folder": files.folder, "where": where, "places": [vars(place) for place in files.places]}
+        found = call(f"{READ_FILES}:saes_of", facts)["saes"]
+        saes = {place.layer: from_json(Sae, each) for place, each in zip(files.places, found, strict=True)}
+    sites = {entry.site or sae.site for sae in saes.values()} or {entry.site or "resid_post"}
     site = sites.pop()
     if site is None or sites:
-        raise reduction_failure(entry, "its config names no site, or several", "name one as `site`")
-    layers, width = _layers(entry, config, site, tuple(saes)), site_width(config, site)
-    encoders, own = set(), set()
-    for layer in layers:
-        sae = saes[layer]
-        if not entry.site and sae.layer not in (None, layer):
-            raise reduction_failure(
-                entry, f"the autoencoder of layer {layer} is of layer {sae.layer} by its config", "correct `path`"
-            )
-        d_sae = _d_sae(entry, layer, sae, tensors[layer], width, site)
-        encoders.add(
-            Encoder(d_sae, sae.architecture, sae.norm, sae.encoder == "gated", sae.encoder == "jumprelu", sae.k)
-        )
-        own.add(sae.k)
-    if len(encoders) > 1:
-        raise reduction_failure(
-            entry, "its layers have different architectures, widths or k", "make an entry for each kind"
-        )
-    encoder = encoders.pop()
-    k = entry.k or encoder.most or min(_DEFAULT_K, encoder.d_sae)
-    if k > (encoder.most or encoder.d_sae):
-        raise reduction_failure(
-            entry, f"k is {k}, and a vector has at most {encoder.most or encoder.d_sae} features", "lower `k`"
-        )
-    return Reduction(entry.name, site, layers, width, k, "fp32" if spec.compute_dtype == "fp32" else "bf16", encoder)
-
-
-def _layers(entry: ReductionSpec, config: DecoderConfig, site: str, layers: tuple[int, ...]) -> tuple[int, ...]:
+        raise ValueError("its config names no site, or several; name one as `site`")
     if TABLE[site].dtype or TABLE[site].end == "head":
-        raise reduction_failure(entry, f"{site} has no vectors to reduce", "set `site` to another one")
-    found = layers_with_site(config, site, layers)
-    if absent := sorted(set(layers) - set(found)):
-        raise reduction_failure(
-            entry, f"layer {', '.join(map(str, absent))} has no {site}", "correct `layers` or `site`"
+        raise ValueError(f"{site} has no vectors to reduce; set `site` to another one")
+    if absent := sorted(set(tensors) - set(layers_with_site(config, site, tuple(tensors)))):
+        raise ValueError(f"layer {', '.join(map(str, absent))} has no {site}; correct `layers` or `site`")
+    if wrong := [layer for layer, sae in saes.items() if not entry.site and sae.layer not in (None, layer)]:
+        raise ValueError(
+            f"the autoencoder of layer {wrong[0]} is of layer {saes[wrong[0]].layer} by its config; correct `path`"
         )
-    return found
+    width = site_width(config, site)
+    if saes:
+        k, dtype, encoder = _encoder(spec, entry, saes, tensors, width, site)
+    else:
+        k, dtype, encoder = _directions(tensors, width, site), entry.dtype, None
+    return ReductionWeights(Reduction(entry.name, site, tuple(tensors), width, k, dtype, encoder), files, saes, tensors)
 
 
-def _d_sae(entry: ReductionSpec, layer: int, sae: Sae, tensors: dict[str, StoredTensor], width: int, site: str) -> int:
-    """The number of features. Raises Failure for tensors that are absent or do not fit the model and each other."""
-    names = LAYOUTS[sae.layout].names
-    if absent := [names[name] for name in sae.tensors if names[name] not in tensors]:
-        raise reduction_failure(
-            entry, f"the {sae.architecture} of layer {layer} has no tensor {', '.join(absent)}", "correct `path`"
+def _directions(tensors: dict[int, dict[str, StoredTensor]], width: int, site: str) -> int:
+    """The number of directions."""
+    shapes = {layer: _matrix(of_layer, layer).shape for layer, of_layer in tensors.items()}
+    for layer, shape in shapes.items():
+        if len(shape) != 2 or shape[1] != width or not 1 <= shape[0] <= 1024:
+            raise ValueError(
+                f"the matrix of layer {layer} is {list(shape)}, and {site} of the model needs [1 to 1024, {width}]; "
+                "correct the file, or `site`"
+            )
+    first, *others = {shape[0] for shape in shapes.values()}
+    if others:
+        raise ValueError("its layers have different numbers of directions; store them as two entries")
+    return first
+
+
+def _encoder(
+    spec: Spec,
+    entry: ReductionSpec,
+    saes: dict[int, Sae],
+    tensors: dict[int, dict[str, StoredTensor]],
+    width: int,
+    site: str,
+) -> tuple[int, str, Encoder]:
+    """The number of stored features, their type, and the encoder of all layers."""
+    encoder, *others = {
+        Encoder(
+            _d_sae(layer, sae, tensors[layer], width, site),
+            sae.architecture,
+            sae.norm,
+            sae.encoder == "gated",
+            sae.encoder == "jumprelu",
+            sae.k,
         )
-    shape = tensors[names["W_enc"]].shape
-    d_in, d_sae = (shape[::-1] if LAYOUTS[sae.layout].is_transposed else shape) if len(shape) == 2 else (0, 0)
+        for layer, sae in saes.items()
+    }
+    if others:
+        raise ValueError("its layers have different architectures, widths or k; make an entry for each kind")
+    most = encoder.most or encoder.d_sae
+    k = entry.k or encoder.most or min(_DEFAULT_K, most)
+    if k > most:
+        raise ValueError(f"k is {k}, and a vector has at most {most} features; lower `k`")
+    return k, "fp32" if spec.compute_dtype == "fp32" else "bf16", encoder
+
+
+def _d_sae(layer: int, sae: Sae, tensors: dict[str, StoredTensor], width: int, site: str) -> int:
+    """The number of features. Raises ValueError for tensors that are absent or do not fit the model and each other."""
+    if absent := [own for own in sae.names.values() if own not in tensors]:
+        raise ValueError(f"the {sae.architecture} of layer {layer} has no tensor {', '.join(absent)}; correct `path`")
+    shape = tensors[sae.names["W_enc"]].shape
+    d_in, d_sae = (shape[::-1] if sae.is_transposed else shape) if len(shape) == 2 else (0, 0)
     if d_in != width:
-        raise reduction_failure(
-            entry,
-            f"the encoder of layer {layer} is {list(shape)}, and {site} of the model has {width} values",
-            "take autoencoders of this model, or correct `site`",
+        raise ValueError(
+            f"the encoder of layer {layer} is {list(shape)}, and {site} of the model has {width} values; take "
+            "autoencoders of this model, or correct `site`"
         )
-    stated = [(sae.d_in, d_in, "d_in"), (sae.d_sae, d_sae, "d_sae")]
+    stated = (("d_in", sae.d_in, d_in), ("d_sae", sae.d_sae, d_sae))
     wrong = [
-        f"{key} {value} in its config, {real} in its file" for value, real, key in stated if value not in (None, real)
+        f"{of} {said} in its config, {real} in the file" for of, said, real in stated if said not in (None, real)
     ]
     wrong += [
-        f"{names[name]} {list(tensors[names[name]].shape)}"
-        for name in sae.tensors
-        if tensors[names[name]].shape != sae.shape_of(name, d_in, d_sae)
+        f"{own} {list(tensors[own].shape)}"
+        for name, own in sae.names.items()
+        if tensors[own].shape != sae.shape_of(name, d_in, d_sae)
     ]
-    if wrong or not 1 <= d_sae <= _MOST_FEATURES:
-        problem = "; ".join(wrong) or f"it has {d_sae} features, and at most {_MOST_FEATURES} are supported"
-        raise reduction_failure(entry, f"layer {layer}: {problem}", "copy it again, or take another one")
+    if d_sae > _MOST_FEATURES or not d_sae:
+        wrong.append(f"{d_sae} features, and at most {_MOST_FEATURES} are supported")
+    if wrong:
+        raise ValueError(f"layer {layer} has {'; '.join(wrong)}; copy it again, or take another one")
     return d_sae
 
 
-def _matrix(entry: ReductionSpec, tensors: dict[str, StoredTensor], layer: int) -> StoredTensor:
+def _matrix(tensors: dict[str, StoredTensor], layer: int) -> StoredTensor:
     """The matrix of a layer: the tensor of its number, or W."""
     found = tensors.get(str(layer)) or tensors.get("W")
     if found is None:
-        raise reduction_failure(
-            entry,
-            f"the file of layer {layer} has no tensor {layer} and no tensor W",
-            "name the tensors by the numbers of their layers",
-        )
+        raise ValueError(f"the file of layer {layer} has no tensor {layer} and no tensor W; name its tensors so")
     return found
 
 
