@@ -73,6 +73,5 @@ class Reduction:
         n = len(self.layers)
         if self.encoder is None:
             return {"directions": (n, self.k, self.width)}
-        return {"encode": (n, self.encoder.padded, self.width)} | dict.fromkeys(
-            self.encoder.vectors, (n, self.encoder.padded)
-        )
+        vector: tuple[int, ...] = n, self.encoder.padded
+        return {"encode": (*vector, self.width)} | dict.fromkeys(self.encoder.vectors, vector)

@@ -155,9 +155,7 @@ def _d_sae(layer: int, sae: Sae, tensors: dict[str, StoredTensor], width: int, s
             "autoencoders of this model, or correct `site`"
         )
     stated = (("d_in", sae.d_in, d_in), ("d_sae", sae.d_sae, d_sae))
-    wrong = [
-        f"{of} {said} in its config, {real} in the file" for of, said, real in stated if said not in (None, real)
-    ]
+    wrong = [f"{of} {said} in its config, {real} in the file" for of, said, real in stated if said not in (None, real)]
     wrong += [
         f"{own} {list(tensors[own].shape)}"
         for name, own in sae.names.items()
