@@ -10,8 +10,8 @@ The estimate adds four parts, without any overlap between them:
    states, with each expert of one layer read once for each tile of columns: its grid has no tile of another layer.
 3. The bytes of each collective over 45 GB/s: the larger of its operands and its result.
    Collectives that run beside products, by options of the compiler, are not counted.
-4. The compare-exchanges of each sort, n/4 * log2(n) * (log2(n) + 1) of n values, for as many rows as a register holds.
-   Each stores two registers of every operand, one a cycle. The compiler has no estimate of a sort.
+4. The compare-exchanges of each sort, n/4 * log2(n) * (log2(n) + 1) of n values, 1,024 of them at once. Each stores two
+   registers of every operand, one a cycle. The compiler has no estimate of a sort.
 
 A conditional costs as much as its most expensive branch.
 """
@@ -224,8 +224,8 @@ def _kernel(line: str, result: str) -> tuple[float, int]:
 def _sort_cycles(line: str, result: str) -> float:
     shapes = [axes for _, axes in _shapes(result)]
     size = shapes[0][int(re.search(r"dimensions=\{(\d+)\}", line)[1])]  # type: ignore[index]
-    stages, registers = math.ceil(math.log2(max(size, 2))), math.ceil(prod(shapes[0]) / size / _REGISTER_VALUES)
-    return registers * size / 4 * stages * (stages + 1) * 2 * len(shapes)
+    depth, registers = math.ceil(math.log2(max(size, 2))), math.ceil(prod(shapes[0]) / _REGISTER_VALUES)
+    return registers / 4 * depth * (depth + 1) * 2 * len(shapes)
 
 
 def _shapes(text: str) -> Iterator[tuple[str, list[int]]]:
