@@ -3,7 +3,6 @@
 import os
 import sys
 
-import numpy as np
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -12,7 +11,7 @@ import environment  # noqa: E402, F401  where the packages are
 
 torch = pytest.importorskip("torch")
 
-from make_sae_golden import FOLDER, make  # noqa: E402
+from make_sae_golden import make  # noqa: E402
 
 from sae_features import check_features, dense_of, encode, golden_cases, open_features  # noqa: E402
 
@@ -36,11 +35,3 @@ def test_features_are_those_of_saelens_and_mostly_those_in_bf16(tmp_path):
 
 def overlap(one, other):
     return (((one > 0) & (other > 0)).sum(axis=1) / ((one > 0) | (other > 0)).sum(axis=1)).mean()
-
-
-def test_the_stored_features_are_those_that_saelens_computes(tmp_path):
-    found = make(str(tmp_path))
-    with np.load(os.path.join(FOLDER, "expected.npz")) as stored:
-        assert found.keys() == set(stored)
-        for key, wanted in stored.items():
-            np.testing.assert_allclose(found[key], wanted, rtol=1e-4, atol=1e-4, err_msg=key)

@@ -1,5 +1,7 @@
 """The device's reductions: the largest features in one order, on any split, in any ranges of layers."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +13,7 @@ from gleaner_worker.architecture.reductions import Encoder, Reduction
 from gleaner_worker.architecture.sites import Capture
 from gleaner_worker.model.program.capture import compute_step
 from gleaner_worker.model.program.decoder import layer_ranges
-from gleaner_worker.model.program.reduce import largest, places_of_ids, reduce
+from gleaner_worker.model.program.reduce import largest, places_of_ids, reduced
 from gleaner_worker.model.program.split import Split
 from gleaner_worker.model.program.tuning import CPU
 
@@ -29,12 +31,18 @@ KINDS = {  # activations of so many features, from random numbers of 0 to 1
 }
 
 
-@pytest.mark.parametrize(("features", "k"), [(128, 1), (128, 1024), (1024, 1024), (2048, 64)], ids=str)
-def test_the_largest_are_those_of_a_full_sort_by_value_and_id(features, k):
-    x, run = np.random.default_rng(features).random((40, features)), jax.jit(largest, static_argnums=1)
+KERNEL = replace(CPU, gathers=True, interpret=True)
+
+
+@pytest.mark.parametrize(
+    ("features", "k", "tuning"),
+    [(128, 1, CPU), (128, 1024, CPU), (1024, 1024, CPU), (2048, 64, CPU), (4096, 150, KERNEL)],
+)
+def test_the_largest_are_those_of_a_full_sort_by_value_and_id(features, k, tuning):
+    x, run = np.random.default_rng(features).random((16, features)), jax.jit(largest, static_argnums=(1, 2))
     for kind, make in KINDS.items():
         values = make(x).astype(np.float32)
-        bits, ids = map(np.asarray, run(values[:, places_of_ids(features, 1)], k))
+        bits, ids = map(np.asarray, run(values[:, places_of_ids(features, 1)], k, tuning))
         order = np.lexsort((np.broadcast_to(np.arange(features), values.shape), -values))[:, :k]
         assert np.array_equal(ids, order), kind
         assert np.array_equal(bits.view(np.float32), np.take_along_axis(values, order, axis=1)), kind
@@ -45,7 +53,7 @@ def test_zeros_of_either_sign_and_padding_are_no_features_and_a_broken_vector_is
     params = {"encode": np.zeros((1, 128, 4), np.float32), "b": bias[None, places_of_ids(128, 1)]}
     reduction = Reduction("s", "resid_post", (0,), 4, 6, "fp32", Encoder(20, "standard"))
     x = jnp.ones((1, 2, 4)).at[0, 1, 2].set(np.inf)
-    values, ids, active = reduce(x, reduction, {"reductions": {"s": params}}, 0, (0,), Split()).values()
+    values, ids, active = reduced(x, reduction, {"reductions": {"s": params}}, 0, (0,), CPU, Split()).values()
     assert (ids[0, 0].tolist(), active[0, 0].tolist()) == ([3, 6, 0, 5, -1, -1], [4])
     assert values[0, 0].tolist() == [3, 3, 1, np.float32(1e-30), 0, 0]
     assert np.isnan(values[0, 1]).all()

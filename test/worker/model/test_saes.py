@@ -32,7 +32,6 @@ GEMMA = {  # by hf_hook_point_in and path
     (None, SCOPE): ("mlp_in", 7, "jumprelu_transcoder"),
     (None, "resid_post_all/layer_7_width_16k_l0_small"): ("resid_post", 7, "jumprelu"),
     (None, "attn_out/layer_7_width_16k"): ("attn_z", 7, "jumprelu"),
-    (None, "mlp_out/layer_7_width_16k"): ("mlp_out", 7, "jumprelu"),
 }
 OLD = {"hook_point": "blocks.2.hook_resid_pre", "hook_point_head_index": None, "d_in": 16, "d_sae": 48}
 OLD_TOPK = {"activation_fn_str": "topk", "activation_fn_kwargs": {"k": 5}}
@@ -51,7 +50,6 @@ REFUSED = {
     "its normalize_activations is \\[\\[\\]\\]": {"normalize_activations": [[]]},
     "its activation_fn is {'a': 1}": {"activation_fn": {"a": 1}},
     "d_in is '16'": {"d_in": "16"},
-    "d_sae is 1e\\+30": {"d_sae": 1e30},
     "k is 1000000+": {"architecture": "topk", "k": 10**60},
     "k is -1": OLD_TOPK | {"activation_fn_kwargs": {"k": -1}},
 }
@@ -85,7 +83,6 @@ def test_configs_from_before_saelens_6_mean_what_they_meant():
         (OLD_TOPK, "topk", 5),
         ({"architecture": "topk", "activation_fn_kwargs": {"k": 5}}, "topk", 5),
         ({"architecture": "topk"}, "topk", 100),  # the default of SAELens
-        ({"architecture": "jumprelu", "activation_fn_kwargs": {}}, "jumprelu", None),
     ):
         found = parse_sae("saelens", OLD | changes, "", "x")
         assert (found.architecture, found.k, found.norm) == (architecture, k, "none"), changes
@@ -144,7 +141,6 @@ HOSTILE = {
     "no object": "[1]",
     "no JSON": "\0\xff",
     "an architecture of another type": '{"architecture": [{}]}',
-    "a long architecture": '{"architecture": "' + "x" * 1_000_000 + '"}',
     "numbers of another type": '{"d_in": {"a": 1}, "d_sae": [], "k": NaN}',
 }
 

@@ -19,8 +19,9 @@ def check_split():
     from jax.sharding import Mesh, PartitionSpec
 
     from gleaner_worker.architecture.reductions import Encoder, Reduction
-    from gleaner_worker.model.program.reduce import places_of_ids, reduce
+    from gleaner_worker.model.program.reduce import places_of_ids, reduced
     from gleaner_worker.model.program.split import Split
+    from gleaner_worker.model.program.tuning import CPU
 
     rng = np.random.default_rng(0)
 
@@ -43,7 +44,7 @@ def check_split():
 
         def run(params, x):
             pairs = [(reductions[0], 1), *((each, 2) for each in reductions)]
-            of = partial(reduce, params={"reductions": params}, kept=(0, 1, 2), split=Split(ways))
+            of = partial(reduced, params={"reductions": params}, kept=(0, 1, 2), tuning=CPU, split=Split(ways))
             return [of(x, each, layer=jnp.int32(layer)) for each, layer in pairs]
 
         specs = PartitionSpec(None, "model"), PartitionSpec()
