@@ -107,8 +107,8 @@ HOOK_2 = "blocks.2.hook_resid_post"
 NAN = np.full(48, np.nan, np.float32)
 FILES = {  # part of the reason: how put_sae differs, the keys of the entry
     "has 16 values": ({"d_in": 20}, {}),
-    "d_sae 48 in its config, 40 in its file; b_enc \\[48\\]": ({"W_enc": np.zeros((16, 40), np.float32)}, {}),
-    "d_in 18 in its config, 16 in its file": ({"config": {"d_in": 18}}, {}),
+    "d_sae 48 in its config, 40 in the file; b_enc \\[48\\]": ({"W_enc": np.zeros((16, 40), np.float32)}, {}),
+    "d_in 18 in its config, 16 in the file": ({"config": {"d_in": 18}}, {}),
     "the standard of layer 1 has no tensor b_enc, b_dec": ({"b_enc": None, "b_dec": None}, {}),
     "the jumprelu of layer 1 has no tensor threshold": ({"config": {"architecture": "jumprelu"}}, {}),
     "layer 1: b_enc has a value that is not finite": ({"b_enc": NAN}, {}),
