@@ -15,8 +15,7 @@ const RECORD_RULES = [
   rule({add_generation_prompt: {const: true}, continue_final_message: {const: true}}, false),
 ];
 const OF_MESSAGES = {properties: {record: {properties: {template: {type: 'null'}, encoder: {type: 'null'}}}}};
-const POOLS = {type: 'string', pattern: '^(mean|max)(:|$)'};
-const NO_ENTRIES = {maxItems: 0};
+const NO_ROWS = {features: {maxItems: 0}, moments: {type: 'null'}};
 const ROWS_OF_SPANS = {type: 'string', pattern: '^(last|mean|max):'};
 const RULES = [
   rule({stream_offset: {minimum: 1}}, given({affinity: {const: 'fixed'}})),
@@ -49,11 +48,11 @@ const RULES = [
         sites: {maxItems: 1},
         tokens: {not: ROWS_OF_SPANS},
         mask: {type: 'null'},
-        ...{features: NO_ENTRIES, project: NO_ENTRIES, moments: {type: 'null'}},
+        ...{...NO_ROWS, project: {maxItems: 0}},
       },
     },
   ),
-  rule({tokens: POOLS}, {properties: {features: NO_ENTRIES, moments: {type: 'null'}}}),
+  rule({tokens: {type: 'string', pattern: '^(mean|max)(:|$)'}}, {properties: NO_ROWS}),
 ];
 
 export function runSpecJsonSchema() {

@@ -36,12 +36,11 @@ function rows(properties: Record<string, Property>, prefix = ''): string[] {
 
 export function runSpecPage(page: string): string {
   const {properties} = runSpecJsonSchema() as {properties: Record<string, Property>};
-  const entries = ['features', 'project', 'moments'].flatMap(key => {
-    const {items, anyOf = []} = properties[key] ?? {};
-    return rows(((items ?? anyOf[0])?.properties ?? {}) as Record<string, Property>, `${key}.`);
-  });
-  const [head, line] = fieldTable('key of an entry', {});
-  return withTable(withTable(page, fieldTable('key', properties)), [`${head}`, `${line}`, ...entries]);
+  const {features, project, moments} = properties;
+  const entries = {features: features?.items, project: project?.items, moments: moments?.anyOf?.[0]};
+  const table = fieldTable('key of an entry', entries as Record<string, Property>);
+  const isInside = (line: string) => !/^\| `\w+`/.test(line);
+  return withTable(withTable(page, fieldTable('key', properties)), table.filter(isInside));
 }
 
 export function fieldTable(kind: string, properties: Record<string, Property>): string[] {

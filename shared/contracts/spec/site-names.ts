@@ -25,7 +25,9 @@ export const SITES = [
 export type Site = (typeof SITES)[number];
 
 /** Sites whose values are ids, stored as 32-bit integers whatever `dtype` is. */
-export const NUMBERS_OF_THINGS: readonly Site[] = ['experts', 'top_tokens'];
+export const NUMBERS_OF_THINGS: readonly string[] = ['experts', 'top_tokens'];
+/** Sites that no reduction reads. */
+export const NOT_REDUCED: readonly string[] = [...NUMBERS_OF_THINGS, 'top_logprobs', 'loss'];
 
 /**
  * Names of TransformerLens and SAELens, and of nnsight, below the name of a block. Names whose values differ between families are left out:

@@ -2,7 +2,7 @@
 
 import {expressionProblem} from './expression.ts';
 import {areOfMessages, expressionOf, isPool, SLICE, selectionOf} from './selections.ts';
-import {NUMBERS_OF_THINGS, readSite, SITES, siteProblem, withOwnNames} from './site-names.ts';
+import {NOT_REDUCED, NUMBERS_OF_THINGS, readSite, SITES, siteProblem, withOwnNames} from './site-names.ts';
 import {MOST_REDUCTIONS, type SpecValues} from './spec-forms.ts';
 
 /** Key of the generated text among the kept fields. */
@@ -26,7 +26,7 @@ export function* contradictions(spec: SpecValues): Generator<Issue> {
     yield [['sites'], 'expected one site, as pkl.gz holds no more: ask for safetensors'];
   const problem = siteProblem(spec);
   if (problem) yield [['sites'], problem];
-  const own = sites.find(areNumbersOfThings);
+  const own = sites.find(isAmong(NUMBERS_OF_THINGS));
   if (own && (format === 'pkl.gz' || isPool(selectionOf(tokens))))
     yield [
       ['sites'],
@@ -47,23 +47,18 @@ export function* contradictions(spec: SpecValues): Generator<Issue> {
   yield* ofLongDocuments(spec, limit.length);
   if ((stream_offset ?? 0) > 0 && affinity !== 'fixed')
     yield [['stream_offset'], 'expected affinity "fixed" beside it: any TPU may have any stream otherwise'];
-  if (record.field && record.template)
-    yield [['record'], 'expected field or template, not both: a template names its fields itself'];
-  if (record.template && Object.keys(record.template_kwargs ?? {}).length > 0)
-    yield [
-      ['record'],
-      'expected template or template_kwargs, not both: the variables are for a chat template',
-    ];
-  if (record.add_generation_prompt && record.continue_final_message)
-    yield [
-      ['record'],
-      'expected add_generation_prompt or continue_final_message, not both: one begins an answer, the other continues a message',
-    ];
-  if (record.template && (record.encoder || (record.predictions_per_task ?? 1) > 1))
-    yield [
-      ['record'],
-      'expected a template, or encoder and predictions_per_task: those are of ARC tasks alone',
-    ];
+  const {field, template, template_kwargs = {}, encoder, predictions_per_task = 1} = record;
+  const of_record = {
+    'field or template, not both: a template names its fields itself': field && template,
+    'template or template_kwargs, not both: the variables are for a chat template':
+      template && Object.keys(template_kwargs).length > 0,
+    'add_generation_prompt or continue_final_message, not both: one begins an answer, the other continues a message':
+      record.add_generation_prompt && record.continue_final_message,
+    'a template, or encoder and predictions_per_task: those are of ARC tasks alone':
+      template && (encoder || predictions_per_task > 1),
+  };
+  for (const [expected, isBroken] of Object.entries(of_record))
+    if (isBroken) yield [['record'], `expected ${expected}`];
 }
 
 function* repetitions(path: Path, values: readonly (string | number)[]): Generator<Issue> {
@@ -80,15 +75,13 @@ function* ofLayers(path: Path, layers: Layers): Generator<Issue> {
   if (first > last) yield [path, `expected a range from low to high, "${last}-${first}"`];
 }
 
-function areNumbersOfThings(name: string): boolean {
-  return NUMBERS_OF_THINGS.some(site => site === readSite(name)?.site);
-}
+const isAmong = (sites: readonly string[]) => (name: string) => sites.includes(readSite(name)?.site ?? '');
 
 /** Contradictions of reductions: with other keys, and of their entries. */
 function* ofReductions(spec: SpecValues): Generator<Issue> {
   const {features = [], project = [], moments, sites, format, tokens} = spec;
-  const all = {features, project, moments: moments ? [moments] : []};
-  const asked = Object.entries(all).flatMap(([key, {length}]) => (length > 0 ? [key] : []));
+  const all = {features: features[0], project: project[0], moments};
+  const asked = Object.entries(all).flatMap(([key, value]) => (value ? [key] : []));
   if (sites?.length === 0 && asked.length === 0)
     yield [['sites'], 'expected a site, or features, project or moments beside it'];
   for (const key of asked) {
@@ -99,31 +92,30 @@ function* ofReductions(spec: SpecValues): Generator<Issue> {
   if (features.length + project.length > MOST_REDUCTIONS)
     yield [['project'], `expected at most ${MOST_REDUCTIONS} entries, those of features included`];
   const taken = new Set<string>([...SITES, 'moments']);
-  const entries = [...features.entries(), ...project.entries()];
-  for (const [at, [index, {name, path: file, site, layers}]] of entries.entries()) {
+  for (const [at, {name, path: file, site, layers}] of [...features, ...project].entries()) {
     const isFeature = at < features.length;
-    const path = [isFeature ? 'features' : 'project', index];
-    const names = isFeature ? [name, `${name}_ids`, `${name}_active`, `${name}_error`] : [name];
+    const path = isFeature ? ['features', at] : ['project', at - features.length];
+    const names = isFeature ? ['', '_ids', '_active', '_error'].map(end => name + end) : [name];
     const again = names.find(each => taken.has(each));
     if (again) yield [[...path, 'name'], `expected another name: ${again} is a site or an earlier output`];
     for (const each of names) taken.add(each);
-    yield* ofSites([...path, 'site'], site ? [site] : []);
-    yield* ofLayers([...path, 'layers'], layers);
+    yield* ofReduction(path, 'site', site ? [site] : [], layers);
     const chosen = layers ?? withOwnNames(spec).layers ?? 'all';
     const [first, last] = Array.isArray(chosen) ? [1, chosen.length] : rangeOf(chosen);
     if (isFeature && !file?.includes('{layer}') && first !== last)
       yield [[...path, 'path'], 'expected {layer} in it, or `layers` of one layer beside it'];
   }
-  yield* ofSites(['moments', 'sites'], moments?.sites ?? []);
-  yield* ofLayers(['moments', 'layers'], moments?.layers);
+  yield* ofReduction(['moments'], 'sites', moments?.sites ?? [], moments?.layers);
 }
 
-/** Contradictions of the sites that a reduction reads, whose layers have a key of their own. */
-function* ofSites(path: Path, sites: string[]): Generator<Issue> {
-  const own = sites.find(areNumbersOfThings);
-  if (own) yield [path, `expected another site: the values of ${own} are numbers of things`];
+/** Contradictions of the sites and the layers that a reduction reads. */
+function* ofReduction(path: Path, key: string, sites: string[], layers: Layers): Generator<Issue> {
+  const other = sites.find(isAmong(NOT_REDUCED));
+  if (other)
+    yield [[...path, key], `expected another site: the values of ${other} are no vectors of the model`];
   const problem = siteProblem({sites, layers: []});
-  if (problem) yield [path, problem];
+  if (problem) yield [[...path, key], problem];
+  yield* ofLayers([...path, 'layers'], layers);
 }
 
 function* beyond(positions: readonly number[], {length, key}: Limit): Generator<Issue> {

@@ -110,21 +110,18 @@ const variables = z
   )
   .refine(value => Object.keys(value).length <= 32, 'expected at most 32 variables');
 
-const OUTPUT = 'expected a name of at most 24 lower-case letters and underscores';
 const PATH = 'expected a path below `weights`, with {layer} once at most, such as resid_post/layer_{layer}';
 const IS_PATH = /^(?!\/)(?!.*\/\/)(?!(?:.*\/)?\.\.?(?:\/|$))[^{}\\\p{Cc}]*(?:\{layer\}[^{}\\\p{Cc}]*)?$/u;
 const siteOfEntry = z.string().refine(name => readSite(name) !== undefined, noSite);
 const OF_ENTRIES = {
   ...{layers, site: siteOfEntry, sites: list(siteOfEntry, 1, MOST_SITES)},
-  output: z.string().regex(/^[a-z][a-z_]{0,23}$/, OUTPUT),
+  output: z.string().regex(/^[a-z][a-z_]{0,23}$/, 'expected at most 24 lower-case letters and underscores'),
   path: z.string().max(1024).regex(IS_PATH, PATH),
 } satisfies OwnForms;
 
 /** Objects with these keys, of which name and weights are required. */
-function entries<T extends Record<'name' | 'weights', z.ZodType<string>>>(shape: T) {
-  const {name, weights} = shape;
-  return z.array(closed(shape).extend({name, weights})).max(MOST_REDUCTIONS);
-}
+const entries = <T extends Record<'name' | 'weights', z.ZodType<string>>>(shape: T) =>
+  z.array(closed(shape).extend({name: shape.name, weights: shape.weights})).max(MOST_REDUCTIONS);
 
 /** Smallest size of a shard, 100 kB, because each shard is an object and an event. */
 export const LEAST_SHARD_GB = 0.0001;

@@ -7,7 +7,7 @@ import {entryKeys, recordKeys, runChanges, runSettings, specKeys} from '../../do
 import {rejectRepeatedKey} from '../messages/repeated-key.ts';
 import {parseJson} from '../messages/schemas.ts';
 import type {Config} from '../settings/config.ts';
-import {NUMBERS_OF_THINGS, readSite, SITES, withOwnNames} from './site-names.ts';
+import {NOT_REDUCED, readSite, SITES, withOwnNames} from './site-names.ts';
 import {contradictions} from './spec-contradictions.ts';
 import {closed, fields} from './spec-forms.ts';
 
@@ -47,38 +47,35 @@ export function completeSpec(
 ): {spec: RunSpec; placement: Placement} {
   const given = withOwnNames(input);
   const reductions = completeReductions(given);
-  const isReduced = Object.values(reductions).some(value => value !== undefined);
   const chosen = {
     model: given.model ?? default_model,
-    sites: ordered(given.sites ?? (isReduced ? [] : specKeys.sites.default)),
+    sites: ordered(given.sites ?? (Object.values(reductions).some(Boolean) ? [] : specKeys.sites.default)),
     dtype: given.dtype ?? (given.format === 'pkl.gz' ? 'fp32' : 'bf16'),
     mask: given.mask ?? (given.generate && given.format !== 'pkl.gz' ? 'generated' : null),
     max_seq_length:
       given.max_seq_length ?? Math.max(specKeys.max_seq_length.default, given.context_size ?? 0),
     record: {...defaultsOf(recordKeys), ...given.record},
   };
-  const values = {...defaultsOf(specKeys), ...pick(specKeys, given), ...chosen};
-  const {features: _features, project: _project, moments: _moments, ...others} = values;
-  const spec = {...others, ...pick(specKeys, reductions)} as RunSpec;
+  const values = {...defaultsOf(specKeys), ...pick(specKeys, given), ...chosen, ...reductions};
+  const spec = {...pick(specKeys, values), record: chosen.record} as RunSpec;
   const placement = {...defaultsOf(runSettings), pool, ...pick(runSettings, given)} as Placement;
   return {spec, placement};
 }
 
-const ordered = (sites: readonly string[]) => SITES.filter(site => sites.includes(site));
+const ordered = (names: readonly string[]) =>
+  SITES.filter(site => names.some(name => readSite(name)?.site === site));
 
 /** The reductions with complete entries. A frozen spec leaves out those without an entry: its hash is that of earlier releases. */
 export function completeReductions({features = [], project = [], moments, sites = []}: RunSpecInput) {
-  const own = (name: string) => readSite(name)?.site ?? name;
-  const ofEach = <T extends {site?: string | null | undefined}>(all: Fields, entries: T[]) => {
-    const completed = entries.map(each => ({...defaultsOf(all), ...each}) as T);
-    return completed.map(each => ({...each, site: each.site && own(each.site)}));
+  const ofEach = (all: Fields, entries: readonly {site?: string | null | undefined}[]) => {
+    const completed = entries.map(each => ({...defaultsOf(all), ...each, ...readSite(each.site ?? '')}));
+    return completed.length > 0 ? completed : undefined;
   };
-  const numbers: readonly string[] = NUMBERS_OF_THINGS;
-  const dense = (moments?.sites ?? sites).map(own).filter(site => !numbers.includes(site));
-  const of_moments = {sites: ordered(dense.length > 0 ? dense : specKeys.sites.default)};
+  const dense = ordered(moments?.sites ?? sites).filter(site => !NOT_REDUCED.includes(site));
+  const of_moments = {sites: dense.length > 0 ? dense : specKeys.sites.default};
   return {
-    features: features.length > 0 ? ofEach(entryKeys.features, features) : undefined,
-    project: project.length > 0 ? ofEach(entryKeys.project, project) : undefined,
+    features: ofEach(entryKeys.features, features),
+    project: ofEach(entryKeys.project, project),
     moments: moments ? {...defaultsOf(entryKeys.moments), ...moments, ...of_moments} : undefined,
   };
 }

@@ -13,22 +13,16 @@ type TextForm = {kind: 'text'; most: number; isName?: true};
 type OwnForm = {kind: 'own'; form: keyof OwnValues};
 export type Form = NumberForm | FlagForm | WordForm | TextForm | OwnForm;
 
-export type OwnValues = {
+export type OwnValues = Record<'mask' | 'encoder' | 'pool' | 'output' | 'path' | 'site', string> & {
   layers: string | number[];
   sites: string[];
   tokens: string | number[];
   new_tokens: {max_new_tokens: number; temperature: 0};
-  mask: string;
   size: number;
   when: 'auto' | boolean;
   power: number;
   names: string[];
-  encoder: string;
   variables: Record<string, unknown>;
-  pool: string;
-  output: string;
-  path: string;
-  site: string;
   features: Reduction<{site: string | null; k: number | null}>[];
   project: Reduction<{site: string; dtype: 'bf16' | 'fp32'}>[];
   moments: Given<{sites: string[] | null; layers: string | number[] | null}>;
