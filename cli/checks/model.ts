@@ -5,14 +5,9 @@ import type {Cloud} from '../../client/cloud/cloud.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {configProblem, MAX_CONFIG_BYTES} from '../../shared/contracts/spec/model-config.ts';
 import {filesProblem, TEMPLATES} from '../../shared/contracts/spec/model-files.ts';
-import {
-  type Entry,
-  entriesOf,
-  entryProblem,
-  type Files,
-} from '../../shared/contracts/spec/reduction-files.ts';
+import {entriesOf, entryProblem} from '../../shared/contracts/spec/reduction-files.ts';
 import type {RunSpec} from '../../shared/contracts/spec/spec.ts';
-import {bucketModel, filesInFolder, namesInFolder} from '../../shared/control-plane/runs/check-model.ts';
+import {bucketModel, filesInFolder} from '../../shared/control-plane/runs/check-model.ts';
 import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {isNotFound} from '../../shared/google/errors.ts';
 import {openObjects} from '../../shared/google/objects.ts';
@@ -21,6 +16,7 @@ import {type Hub, hubSettings, openHub} from '../streams/sources/hub.ts';
 import type {Finding} from './findings.ts';
 
 type Asked = Pick<RunSpec, 'model' | 'revision' | 'layers'>;
+type Store = Pick<Cloud, 'connection' | 'objects'>;
 /** Text of config.json and the names of the files beside it where they are known, or why there is none. `silent`: the hub does not answer. */
 type Config = {text: string; names: readonly string[] | undefined} | {silent: string} | Finding;
 
@@ -32,68 +28,47 @@ export function checkModel(config: Config, spec: Asked): Finding[] {
 }
 
 /** Checks the files of each reduction. `config`: that of the model. */
-export async function checkReductions(
-  cloud: Pick<Cloud, 'connection' | 'objects'>,
-  config: Config,
-  spec: RunSpec,
-  hub: () => Hub = hubOfThisMachine,
-): Promise<Finding[]> {
+export async function checkReductions(cloud: Store, config: Config, spec: RunSpec, hub = hubOfThisMachine) {
   const model = 'text' in config ? config.text : '';
   const findings = entriesOf(spec).map(async (entry): Promise<Finding[]> => {
-    try {
-      const files = await filesOf(cloud, entry, hub);
-      if (!files) return [{unchecked: `the files of ${entry.weights}`}];
-      const problem = await entryProblem(entry, spec, model, files);
-      return problem === undefined ? [] : [{problem}];
-    } catch (error) {
-      return [{problem: (error as Error).message}];
-    }
+    const files = await filesOf(cloud, entry.weights, entry.revision ?? 'main', hub);
+    if (!files) return [{unchecked: `the files of ${entry.weights}`}];
+    const problem = await entryProblem(entry, spec, model, files);
+    return problem === undefined ? [] : [{problem}];
   });
-  return (await Promise.all(findings)).flat();
+  const failed = ({message}: Error) => [{problem: message}];
+  return (await Promise.all(findings.map(each => each.catch(failed)))).flat();
 }
 
 /** Undefined for a folder of the TPU VMs, and without names for a repository that is not there. */
-async function filesOf(
-  {connection, objects}: Pick<Cloud, 'connection' | 'objects'>,
-  {weights, revision}: Entry,
-  hubOf: () => Hub,
-): Promise<Files | undefined> {
+async function filesOf(cloud: Store, weights: string, revision: string, hubOf: () => Hub) {
   const at = bucketModel(weights);
-  const isOwn = at?.bucket === objects.bucket;
-  if (at) return filesInFolder(isOwn ? objects : otherBucket(connection, at.bucket), at.folder);
+  if (at) return filesInFolder(objectsOf(cloud, at.bucket), at.folder);
   if (!isHubModel(weights)) return undefined;
   const hub = hubOf();
-  const {commit, files} = (await hub.commit('models', weights, revision ?? 'main')) ?? {files: []};
+  const {commit, files} = (await hub.commit('models', weights, revision)) ?? {files: []};
   const at_commit = (name: string) => `/${weights}/resolve/${commit}/${encodeURI(name)}`;
   const read = (name: string) => hub.text(at_commit(name), `${weights}/${name}`, MAX_CONFIG_BYTES);
   return {names: files.map(({name}) => name), read};
 }
 
 /** Reads config.json of a model. `hub`: asks the hub of this machine. */
-export async function readModelConfig(
-  {connection, objects}: Pick<Cloud, 'connection' | 'objects'>,
-  spec: Asked,
-  hub: () => Hub = hubOfThisMachine,
-): Promise<Config> {
+export async function readModelConfig(cloud: Store, spec: Asked, hub = hubOfThisMachine): Promise<Config> {
   const {model} = spec;
   const at = bucketModel(model);
-  if (at)
-    return readFromBucket(
-      at.bucket === objects.bucket ? objects : otherBucket(connection, at.bucket),
-      at.folder,
-      model,
-    );
-  return isHubModel(model) ? readFromHub(hub, spec) : readFromFolder(connection.is_google, model);
+  if (at) return readFromBucket(objectsOf(cloud, at.bucket), at.folder, model);
+  return isHubModel(model) ? readFromHub(hub, spec) : readFromFolder(cloud.connection.is_google, model);
 }
 
-function otherBucket({project, storage_endpoint: endpoint, token}: Cloud['connection'], bucket: string) {
-  return openObjects({project, bucket, endpoint, token});
+function objectsOf({connection, objects}: Store, bucket: string): Store['objects'] {
+  const {project, storage_endpoint: endpoint, token} = connection;
+  return bucket === objects.bucket ? objects : openObjects({project, bucket, endpoint, token});
 }
 
 async function readFromBucket(objects: Cloud['objects'], folder: string, model: string): Promise<Config> {
   try {
     const text = await readText(objects, `${folder}/config.json`, MAX_CONFIG_BYTES);
-    if (text !== undefined) return {text, names: await namesInFolder(objects, folder)};
+    if (text !== undefined) return {text, names: (await filesInFolder(objects, folder))?.names};
     return {problem: `there is no ${model}/config.json: copy the model there, or give another --model`};
   } catch (error) {
     const {message, cause} = error as Error;

@@ -148,7 +148,7 @@ function isTable(value: unknown): value is Table {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-const tableOf = (value: unknown): Table => (isTable(value) ? value : {});
+export const tableOf = (value: unknown): Table => (isTable(value) ? value : {});
 
 export function tableOfText(text: string): Table | undefined {
   try {

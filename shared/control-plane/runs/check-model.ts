@@ -16,33 +16,24 @@ export function bucketModel(model: string): {bucket: string; folder: string} | u
 export async function bucketModelProblem(objects: Objects, spec: RunSpec): Promise<string | undefined> {
   const model = bucketModel(spec.model);
   const isOwn = model?.bucket === objects.bucket;
-  const config = isOwn ? await textOf(objects, `${model.folder}/config.json`) : '';
-  if (config === undefined)
+  const bytes = isOwn ? await objects.read(`${model.folder}/config.json`, {max_bytes: MAX_CONFIG_BYTES}) : '';
+  if (bytes === undefined)
     return `there is no ${spec.model}/config.json: copy the model there, or set \`model\` to the address of a model`;
-  const names = isOwn ? await namesInFolder(objects, model.folder) : undefined;
-  let problem = isOwn ? (configProblem(config, spec) ?? filesProblem(names, spec.model)) : undefined;
+  const config = Buffer.from(bytes).toString('utf8');
+  const files = isOwn ? await filesInFolder(objects, model.folder) : undefined;
+  let problem = isOwn ? (configProblem(config, spec) ?? filesProblem(files?.names, spec.model)) : undefined;
   for (const entry of entriesOf(spec)) {
     const at = bucketModel(entry.weights);
-    const files = at?.bucket === objects.bucket ? await filesInFolder(objects, at.folder) : undefined;
-    problem ??= files && (await entryProblem(entry, spec, config, files));
+    const own = at?.bucket === objects.bucket ? await filesInFolder(objects, at.folder) : undefined;
+    problem ??= own && (await entryProblem(entry, spec, config, own));
   }
   return problem;
 }
 
-async function textOf(objects: Objects, name: string): Promise<string | undefined> {
-  const bytes = await objects.read(name, {max_bytes: MAX_CONFIG_BYTES});
-  return bytes && Buffer.from(bytes).toString('utf8');
-}
-
 /** Undefined for a folder with too many objects. */
 export async function filesInFolder(objects: Objects, folder: string): Promise<Files | undefined> {
-  const names = await namesInFolder(objects, folder);
-  return names && {names, read: name => textOf(objects, `${folder}/${name}`)};
-}
-
-/** Names of the files in a folder; undefined if it has too many objects. */
-export async function namesInFolder(objects: Objects, folder: string): Promise<string[] | undefined> {
   const listed = await objects.list(`${folder}/`, {limit: MAX_LISTED});
   if (listed.length === MAX_LISTED) return undefined;
-  return listed.map(({name}) => name.slice(folder.length + 1));
+  const names = listed.map(({name}) => name.slice(folder.length + 1));
+  return {names, read: name => objects.read(`${folder}/${name}`, {max_bytes: MAX_CONFIG_BYTES})};
 }
