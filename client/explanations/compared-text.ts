@@ -12,16 +12,7 @@ export const driftColumns: Record<string, Column<Drift>> = {
     right: true,
   },
   cosine: {title: 'Cosine', cell: ([, {cosine}]) => cosine.toFixed(6), right: true},
-  overlap: {
-    title: 'Overlap of features',
-    cell: ([, {overlap}]) => overlap?.toFixed(4) ?? '',
-    right: true,
-  },
-  lost: {
-    title: 'Reconstruction error',
-    cell: ([, {reconstruction_error}]) => reconstruction_error?.toFixed(4) ?? '',
-    right: true,
-  },
+  overlap: {title: 'Overlap', cell: ([, {overlap}]) => overlap?.toFixed(4) ?? '', right: true},
   worst: {title: 'Worst row', cell: ([, {worst}]) => worst.relative_error.toExponential(1), right: true},
   place: {title: 'Place', cell: ([, {worst}]) => placeText(worst)},
 };

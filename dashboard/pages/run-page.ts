@@ -13,6 +13,7 @@ import {
 import {computedSamples, progressOf, unstoredText} from '../../client/views/pace.ts';
 import type {RunPage, StatsView} from '../../client/views/run-page.ts';
 import {endOf, streamCount, tookSeconds} from '../../client/views/run-state.ts';
+import {layerNumbers} from '../../shared/contracts/spec/model-config.ts';
 import type {RunSpec} from '../../shared/contracts/spec/spec.ts';
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
@@ -153,36 +154,27 @@ function output({output, state: {run}}: RunPage): Html {
 }
 
 export function loadingLines(folder: string, {spec}: Run): string[] {
-  const {layer, name, hasRows} = firstOutput(spec);
-  const of = name === undefined ? `${layer}` : `${layer}, "${name}"`;
-  const open = [
-    'import gleaner_reader  # pip install ./worker-startup/gleaner_reader',
-    '',
-    `run = gleaner_reader.open(${JSON.stringify(folder)})`,
-  ];
-  if (!hasRows) return [...open, `moments = run.moments(${layer})  # count, mean and variance`];
-  return [
-    ...open,
+  const {layer, name} = firstOutput(spec);
+  const of = name ? `${layer}, "${name}"` : layer;
+  const rows = [
     `for rows in run.layer(${of}):  # [rows, ${name ? 'k' : 'd_model'}], shard by shard; only this layer is read`,
     '    ...',
     `for batch in run.batches(${of}, batch_rows=4096, seed=0, as_="torch"):  # shuffled over the whole run`,
     '    ...',
   ];
+  return [
+    'import gleaner_reader  # pip install ./worker-startup/gleaner_reader',
+    '',
+    `run = gleaner_reader.open(${JSON.stringify(folder)})`,
+    ...(name === 'moments' ? [`moments = run.moments(${layer})  # count, mean and variance`] : rows),
+  ];
 }
 
-/** What the lines read: a layer of the only site, or that of the first reduction with rows. */
+/** What the lines read: a layer of the only site, of the first reduction, or of moments. */
 export function firstOutput(spec: Run['spec']) {
   const {sites, features = [], project = [], moments, layers} = (spec ?? {}) as Partial<RunSpec>;
-  const [entry] = sites?.length === 0 ? [...features, ...project] : [];
-  const hasRows = sites?.length !== 0 || entry !== undefined;
-  const layer = firstLayer((hasRows ? entry : moments)?.layers ?? layers);
-  return {layer, name: entry?.name, hasRows};
-}
-
-/** The first layer of `"all"`, `"4-7"` or `[4, 5]`. */
-function firstLayer(layers: unknown): number {
-  const first = Array.isArray(layers) ? layers[0] : String(layers).split('-')[0];
-  return Number.isInteger(Number(first)) ? Number(first) : 0;
+  const [entry] = sites?.length === 0 ? [...features, ...project, {...moments, name: 'moments'}] : [];
+  return {layer: layerNumbers(entry?.layers ?? layers ?? 'all', 1)[0] ?? 0, name: entry?.name};
 }
 
 function streamColumns({run: {run}, tpus}: RunPage['state']): Column<Stream, Part>[] {

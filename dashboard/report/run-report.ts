@@ -78,9 +78,9 @@ function origin({page, dataset}: Report, {bucket, project}: Made): Html {
         .join(', '),
     ],
   ];
-  const {layer, name, hasRows} = firstOutput(run.spec);
+  const {layer, name} = firstOutput(run.spec);
   const site = name === undefined ? '' : ` --site ${name}`;
-  return html`${facts(values)}<h3>How to load it</h3><pre>${loadingLines(folder, run).join('\n')}</pre><p class="quiet">Each shard is a ${text(run.spec?.format) ?? 'safetensors'} file with the index, the tokens and the rows of its samples.${hasRows ? html` ${line(`gleaner run export ${run.run} --layer ${layer}${site} --output layer-${layer}`)} writes one layer to files.` : ''}</p>`;
+  return html`${facts(values)}<h3>How to load it</h3><pre>${loadingLines(folder, run).join('\n')}</pre><p class="quiet">Each shard is a ${text(run.spec?.format) ?? 'safetensors'} file with the index, the tokens and the rows of its samples.${name === 'moments' ? '' : html` ${line(`gleaner run export ${run.run} --layer ${layer}${site} --output layer-${layer}`)} writes one layer to files.`}</p>`;
 }
 
 function lengths({total_tokens, total_samples_processed}: Run, {streams}: Report['dataset']): string {
