@@ -11,7 +11,7 @@ export function addModelCommands(program: GleanerCommand): void {
     )
     .argument('<model>', 'model of a hub, such as Qwen/Qwen2.5-0.5B', modelName)
     .option('--revision <revision>', 'branch, tag or commit (default: main)', text)
-    .option('--path <pattern>', 'copy these files of SAEs alone, with * in names; repeat it for more', texts)
+    .option('--path <pattern>', 'copy only these files of SAEs; * is in a name, ** in folders too', texts)
     .onCloud('folder of a running local cloud')
     .changes()
     .examples(

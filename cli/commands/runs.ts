@@ -36,7 +36,7 @@ export function addRunGroup(program: GleanerCommand): void {
       runId,
     )
     .option('--parallel <n>', 'streams that are uploaded at once', positive, 8)
-    .option('--mirror', 'first copy the model of a hub to the bucket, so that no TPU needs the internet')
+    .option('--mirror', 'first copy models and SAEs of a hub to the bucket: no TPU needs the internet')
     .option('--watch', 'watch the run until it has ended')
     .noCheck()
     .dryRun()

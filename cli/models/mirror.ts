@@ -16,7 +16,7 @@ import {print, say} from '../../client/text/output.ts';
 import {jsonText, parsedText} from '../../shared/contracts/printable.ts';
 import {filesProblem, isReadByWorkers} from '../../shared/contracts/spec/model-files.ts';
 import {Sessions} from '../streams/sessions.ts';
-import {type Commit, type Hub, type HubFile, hubSettings, openHub} from '../streams/sources/hub.ts';
+import {type Hub, type HubFile, hubSettings, openHub} from '../streams/sources/hub.ts';
 import {uploadFile} from '../streams/upload-file.ts';
 import {abortedAtStop} from '../terminal/stop-signal.ts';
 
@@ -26,7 +26,6 @@ const PIECE_BYTES = 16 << 20;
 const COMPLETE = 'gleaner-model.json';
 /** The licence and the card of the model. */
 const OF_THE_LICENCE = /^((LICEN[CS]E|NOTICE|USE_POLICY)[\w.-]{0,60}|README\.md)$/i;
-
 /** Files of an SAE. */
 const OF_AN_SAE = /\.(json|safetensors)$/;
 
@@ -44,19 +43,16 @@ const DIGESTS = 'digests.json';
 
 type Mirrored = Answers['models mirror'];
 
-export type MirrorOptions = {
-  revision?: string | undefined;
-  path?: string[] | undefined;
+/** `path`: patterns of the names of files of SAEs, which are copied in place of a model. */
+type Chosen = {revision?: string | undefined; path?: string[] | undefined};
+export type MirrorOptions = Chosen & {
   say: (line: string) => void;
   stop: AbortSignal;
   hub?: Hub;
 };
 
 /** `gleaner models mirror`. */
-export async function mirror(
-  model: string,
-  options: CloudOptions & {revision?: string; path?: string[]},
-): Promise<void> {
+export async function mirror(model: string, options: CloudOptions & Chosen): Promise<void> {
   const stop = abortedAtStop();
   const {revision, path} = options;
   const report = await withCloud(options, cloud => mirrorModel(cloud, model, {revision, path, say, stop}));
@@ -84,13 +80,14 @@ export function isHubModel(model: string): boolean {
 export async function mirrorModel(
   cloud: Pick<Cloud, 'connection' | 'objects'>,
   model: string,
-  {revision = 'main', path = [], say, stop, hub = openHub(hubSettings(), 'model')}: MirrorOptions,
+  {hub = openHub(hubSettings(), 'model'), ...options}: MirrorOptions,
 ): Promise<Mirrored> {
   if (!isHubModel(model))
     throw new CliError(`${model} is not a model of a hub: name it as ORG/NAME, such as Qwen/Qwen2.5-0.5B`);
-  const {commit, files} = await readCommit(hub, model, {revision, path, stop});
-  const complete = path.length > 0 ? `gleaner-${hash('sha256', path.toSorted().join('\n'))}.json` : COMPLETE;
+  const {path, say, stop} = options;
+  const {commit, files} = await readCommit(hub, model, options);
   const prefix = mirrorPrefix({model, commit});
+  const last = path ? `gleaner-${hash('sha256', path.toSorted().join('\n'))}.json` : COMPLETE;
   const bytes = files.reduce((sum, {size_bytes}) => sum + size_bytes, 0);
   const report = {
     model,
@@ -99,7 +96,7 @@ export async function mirrorModel(
     files: files.length,
     bytes,
   };
-  if (await isComplete(cloud, prefix, {complete, files})) return {...report, copied_bytes: 0};
+  if (await isComplete(cloud, prefix, last, files)) return {...report, copied_bytes: 0};
   say(`${model} at commit ${commit}: ${counted(files.length, 'file')}, ${bytesText(bytes)}`);
   let copied_bytes = 0;
   const copying: Copying = {
@@ -115,23 +112,18 @@ export async function mirrorModel(
       : error;
   });
   const content = Buffer.from(`${jsonText({model, commit, files: stored})}\n`);
-  await createOnce(cloud.objects, `${prefix}${complete}`, content, 'application/json');
+  await createOnce(cloud.objects, `${prefix}${last}`, content, 'application/json');
   return {...report, copied_bytes};
 }
 
-async function readCommit(
-  hub: Hub,
-  model: string,
-  {revision, path, stop}: {revision: string; path: readonly string[]; stop: AbortSignal},
-): Promise<Commit> {
+async function readCommit(hub: Hub, model: string, {revision = 'main', path, stop}: MirrorOptions) {
   const found = await hub.commit('models', model, revision, stop);
   if (found === undefined)
     throw new CliError(
       `There is no revision ${revision} of a model ${model} on ${hub.endpoint}: check the name and --revision`,
     );
   const {commit, files} = found;
-  const chosen = new Set(path.flatMap(pattern => filesAt(files, pattern, model)));
-  if (chosen.size > 0) return {commit, files: [...chosen]};
+  if (path) return {commit, files: [...new Set(path.flatMap(pattern => filesAt(files, pattern, model)))]};
   const names = files.map(({name}) => name);
   const problem = names.includes('config.json')
     ? filesProblem(names, model)
@@ -140,24 +132,24 @@ async function readCommit(
   return {commit, files: files.filter(({name}) => isReadByWorkers(name) || OF_THE_LICENCE.test(name))};
 }
 
-/** The files that match a pattern, in which `*` stands for any part of a name. */
+/** The files of SAEs that match a pattern, in which `*` stands for any part of a name, and `**` for folders too. */
 function filesAt(files: readonly HubFile[], pattern: string, model: string): HubFile[] {
-  const escaped = pattern.split('*').map(part => part.replace(/[^\w/]/g, '\\$&'));
-  const expression = new RegExp(`^${escaped.join('[^/]*')}$`);
-  const found = files.filter(({name}) => expression.test(name));
-  const other = found.find(({name}) => !OF_AN_SAE.test(name));
-  if (other) throw new CliError(`Failed to copy ${other.name}: --path copies .json and .safetensors alone`);
+  const escaped = pattern.replace(/\*\*?|[^\w/]/g, part => ({'*': '[^/]*', '**': '.*'})[part] ?? `\\${part}`);
+  const found = files.filter(({name}) => OF_AN_SAE.test(name) && new RegExp(`^${escaped}$`).test(name));
   if (found.length > 0) return found;
-  throw new CliError(`Failed to copy ${model}: no file matches --path ${pattern}; * does not cross a /`);
+  throw new CliError(
+    `Failed to copy ${model}: no .json and no .safetensors matches --path ${pattern}; * does not cross a /, and ** does`,
+  );
 }
 
 /** True if an earlier command has ended, and its files are there with the bytes that it has copied. */
 async function isComplete(
   {objects}: Pick<Cloud, 'objects'>,
   prefix: string,
-  {complete, files}: {complete: string; files: HubFile[]},
+  last: string,
+  files: HubFile[],
 ): Promise<boolean> {
-  const bytes = await objects.read(`${prefix}${complete}`, {max_bytes: MAX_COMPLETE_BYTES});
+  const bytes = await objects.read(`${prefix}${last}`, {max_bytes: MAX_COMPLETE_BYTES});
   const known = completed.safeParse(parsedText(Buffer.from(bytes ?? '').toString('utf8'))).data?.files;
   if (!known) return false;
   const stored = new Map((await objects.list(prefix)).map(object => [object.name, object]));

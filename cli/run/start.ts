@@ -10,6 +10,7 @@ import {jsonText} from '../../shared/contracts/printable.ts';
 import {DEFAULT_MODEL} from '../../shared/contracts/settings/environment.ts';
 import type {RunSpecInput} from '../../shared/contracts/spec/spec.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
+import {globOf} from '../../shared/domain/billing/ceilings.ts';
 import {datasetPrefix, parseDatasetObject, specObject, streamPrefix} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import {readStreamFolder, type StreamFolder} from '../streams/folder.ts';
@@ -71,17 +72,26 @@ export async function start(run: string, options: StartOptions): Promise<void> {
     await (await import('./watch/watch.ts')).watch(run, {...options, interval: 2});
 }
 
-/** The spec with the copy of its model in the bucket. */
+/** The spec with copies in the bucket: of its model, and of the files of its reductions. */
 async function withMirror(
   cloud: Cloud,
   {revision, ...spec}: RunSpecInput,
   stop: AbortSignal,
 ): Promise<RunSpecInput> {
-  const {mirrorModel, mirroredText} = await import('../models/mirror.ts');
-  const model = spec.model ?? cloud.connection.default_model ?? DEFAULT_MODEL;
-  const mirrored = await mirrorModel(cloud, model, {revision: revision ?? undefined, say, stop});
-  say(mirroredText(mirrored));
-  return {...spec, model: mirrored.address};
+  const {isHubModel, mirrorModel, mirroredText} = await import('../models/mirror.ts');
+  const copy = async (repository: string, commit: string | null | undefined, path?: string[]) => {
+    const mirrored = await mirrorModel(cloud, repository, {revision: commit ?? undefined, path, say, stop});
+    say(mirroredText(mirrored));
+    return mirrored.address;
+  };
+  const model = await copy(spec.model ?? cloud.connection.default_model ?? DEFAULT_MODEL, revision);
+  const copied = {...structuredClone(spec), model};
+  const entries = [copied.features ?? [], copied.project ?? []].flat();
+  for (const entry of entries.filter(({weights}) => isHubModel(weights))) {
+    entry.weights = await copy(entry.weights, entry.revision, [globOf(entry.path)]);
+    delete entry.revision;
+  }
+  return copied;
 }
 
 /** A folder of streams, or another run; neither for streams that are in the bucket. */

@@ -42,16 +42,25 @@ export function clipPool(pool: Pool, {max_workers, allowed_zones}: Ceilings): Po
 
 const HUB_ID = /^[A-Za-z0-9][\w.-]*(\/[\w.-]+)?$/;
 
+/** The files of all layers of a reduction, as `gleaner models mirror --path` takes them. `path`: a file, or the folder of an SAE. */
+export function globOf(path = ''): string {
+  const below = path.replace('{layer}', '*').replace(/\/$/, '');
+  return below.endsWith('.safetensors') ? below : below ? `${below}/**` : '*';
+}
+
 /** Why this deployment does not allow the model of a spec, or the weights of a reduction. */
 export function sourcesProblem(spec: Readonly<Record<string, unknown>>, ceilings: Ceilings) {
-  const entries = [spec.features ?? [], spec.project ?? []].flat() as {weights: string}[];
-  const problems = entries.map(({weights}) => modelProblem(weights, ceilings, 'weights'));
+  const entries = [spec.features ?? [], spec.project ?? []].flat() as {weights: string; path?: string}[];
+  const problems = entries.map(({weights, path = ''}) => modelProblem(weights, ceilings, path));
   return modelProblem(String(spec.model), ceilings) ?? problems.find(each => each !== undefined);
 }
 
-export function modelProblem(model: string, {model_sources, has_internet}: Ceilings, key = 'model') {
+/** `path`: that of a reduction, whose weights `model` is. */
+export function modelProblem(model: string, {model_sources, has_internet}: Ceilings, path?: string) {
+  const key = path === undefined ? 'model' : 'weights';
+  const files = path === undefined ? '' : ` --path '${globOf(path).replaceAll("'", "'\\''")}'`;
   if (has_internet === false && kindOf(model) === 'hub')
-    return `${key} "${model}" is on the hub, which the TPUs of this deployment cannot reach (GLEANER_INTERNET): copy it with \`gleaner models mirror ${model}\`, and set \`${key}\` to its address in the bucket`;
+    return `${key} "${model}" is on the hub, which the TPUs of this deployment cannot reach (GLEANER_INTERNET): copy it with \`gleaner models mirror ${model}${files}\`, and set \`${key}\` to its address in the bucket`;
   if (model_sources.some(source => isFrom(source, model))) return undefined;
   return `${key} "${model}" is not from a source that this deployment allows: ${model_sources.join(', ')} (GLEANER_MODEL_SOURCES)`;
 }

@@ -7,6 +7,7 @@ import {specObject} from '../../../shared/domain/names.ts';
 import {openObjects} from '../../../shared/google/objects.ts';
 import {Scratch} from '../../support/machine/a-cloud.ts';
 import {gleaner} from '../../support/machine/command.ts';
+import {Folder} from '../../support/machine/folder.ts';
 import {COMMIT, FakeHub} from './streams/a-hub.ts';
 
 const text = (content: string) => new TextEncoder().encode(content);
@@ -31,6 +32,7 @@ const COPIED = Object.keys(FILES)
 
 describe('gleaner models mirror', () => {
   const scratch = new Scratch(after);
+  const folder = new Folder(after);
   let cloud: LocalCloud;
   let hub: FakeHub;
   let prefix: string;
@@ -126,11 +128,7 @@ describe('gleaner models mirror', () => {
 
   it('gleaner models mirror with --path copies the matching files of SAEs, of a repository without a model', async () => {
     const names = ['a/layer_0_l0/cfg.json', 'a/layer_0_l0/w.safetensors', 'a/layer_1_l0/w.safetensors'];
-    const others = [
-      'a/layer_0_l0/more/w.safetensors',
-      'a/layer_0_l1/w.safetensors',
-      'a/layer_0_l1/params.npz',
-    ];
+    const others = ['a/layer_0_l0/more/w.safetensors', 'a/layer_0_l1/w.safetensors', 'a/layer_0_l1/w.npz'];
     const files = Object.fromEntries([...names, ...others].map(name => [name, text(name)]));
     const commit = prefix.slice(-41, -1);
     hub.revisions.main = {commit, files};
@@ -145,19 +143,26 @@ describe('gleaner models mirror', () => {
     const before = reads().length;
     assert.equal((await mirror('main', patterns)).copied_bytes, 0);
     assert.equal(reads().length, before);
-    assert.equal((await mirror('main', ['a/layer_0_l1/w*'])).files, 1);
-    await assert.rejects(mirror('main', ['a/layer.0_l0/*']), /no file matches --path a\/layer\.0_l0/);
-    await assert.rejects(mirror('main', ['a/layer_0_l1/*']), /params\.npz: --path copies \.json and/);
+    assert.equal((await mirror('main', ['a/layer_0_l1/*'])).files, 1);
+    assert.equal((await mirror('main', ['a/layer_*_l0/**'])).files, 4);
+    for (const none of ['a/layer.0_l0/*', 'a/layer_0_l1/w.npz', 'a/*'])
+      await assert.rejects(mirror('main', [none]), /no \.json and no \.safetensors matches --path a\//);
   });
 
   it('gleaner models mirror comes before a run that is started with --mirror', async () => {
-    const args = ['run', 'start', 'mirrored', '--model', 'org/model', '--mirror', '--layers', '0'];
+    const cfg = {'saes/l0/cfg.json': text('{}'), 'saes/l0/x/w.safetensors': text('')};
+    Object.assign(hub.revisions.main?.files ?? {}, cfg);
+    const features = [{name: 'scope', weights: 'org/model', path: 'saes/l{layer}'}];
+    const file = folder.put('mirrored.json', JSON.stringify({model: 'org/model', layers: [0], features}));
+    const args = ['run', 'start', 'mirrored', '--spec', file, '--mirror'];
     const env = {HF_ENDPOINT: hub.url};
     const {code, stderr} = await gleaner([...args, '--port', new URL(cloud.url).port], {env});
     assert.equal(code, 0, stderr);
     const spec = await objects().read(specObject('mirrored'), {max_bytes: 1 << 20});
-    const {model} = JSON.parse(Buffer.from(spec ?? '').toString('utf8'));
+    const {model, features: copied} = JSON.parse(Buffer.from(spec ?? '').toString('utf8'));
     assert.equal(model, `gs://${cloud.bucket}/${prefix.slice(0, -1)}`);
-    assert.ok((await stored()).includes('gleaner-model.json'));
+    assert.deepEqual(copied, [{...features[0], weights: model}]);
+    for (const name of ['gleaner-model.json', ...Object.keys(cfg)])
+      assert.ok((await stored()).includes(name));
   });
 });

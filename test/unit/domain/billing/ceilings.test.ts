@@ -104,18 +104,15 @@ describe('the ceilings of a deployment', () => {
 
   it('weights of reductions are from the sources of models too', () => {
     const ceilings = {...NONE, model_sources: ['hub:org/']};
-    const of = (...weights: string[]) => {
-      const [features, project] = weights.map(each => [{weights: each}]);
-      return sourcesProblem(
-        {model: 'org/m', ...(features && {features}), ...(project && {project})},
-        ceilings,
-      );
-    };
-    assert.equal(of(), undefined);
-    assert.equal(of('org/saes', 'org/w'), undefined);
-    assert.match(of('org/saes', 'gs://b/w') ?? '', /^weights "gs:\/\/b\/w" is not from a source/);
-    assert.match(of('other/saes') ?? '', /^weights "other\/saes" is not from a source/);
+    const of = (weights: string) => sourcesProblem({model: 'org/m', project: [{weights}]}, ceilings) ?? '';
+    assert.equal(of('org/saes'), '');
+    assert.match(of('gs://b/w'), /^weights "gs:\/\/b\/w" is not from a source/);
     assert.match(sourcesProblem({model: 'gs://b/m'}, ceilings) ?? '', /^model "gs:\/\/b\/m" is not/);
+    const own = {model: 'gs://b/m', features: [{weights: 'org/saes', path: "it's/{layer}/"}]};
+    assert.match(
+      sourcesProblem(own, {...ceilings, model_sources: ['gs://'], has_internet: false}) ?? '',
+      /^weights "org\/saes" is on the hub, .* mirror org\/saes --path 'it'\\''s\/\*\/\*\*'`, and set `weights`/,
+    );
   });
 
   it('a pool document above the ceilings is clipped to them', () => {
