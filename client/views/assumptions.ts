@@ -9,8 +9,12 @@ import type {UploadRate} from '../../shared/domain/fleet/upload-rates.ts';
 /** `high` is null without an upper bound. */
 export type Span = {estimate: number; low: number; high: number | null};
 
+/** Bytes of a reduction: of a stored token or of a sample, and of one copy of its weights. */
+type Reduced = {name: string; bytes_per_token?: number; bytes_per_sample?: number; weight_bytes: number};
+
 /** Output of `gleaner_worker.estimate` for a run. */
 export type Sampled = {
+  reductions?: Reduced[];
   model: {name: string; revision: string | null; family: string; d_model: number};
   layers: number;
   deepest_layer: number;
@@ -38,6 +42,7 @@ export type Sampled = {
  * half a chip of TPU7x.
  */
 export type Compiled = {
+  reductions?: Reduced[];
   model: string;
   layers: number;
   accelerator: string;

@@ -16,7 +16,7 @@ import {askWorker} from '../../python/ask-worker.ts';
 import {withClock} from '../../terminal/progress-clock.ts';
 import {completeIn, type SpecOptions, specOf} from '../spec/spec.ts';
 import {priceOrigin, pricesText} from './price-origin.ts';
-import {helpLines, helpsOf, limitText, millionText, rateOfStages, storedOf, workOfProgram} from './stages.ts';
+import {helpLines, helpsOf, limitText, millionText, rateOfStages, sizesOf, workOfProgram} from './stages.ts';
 
 type PreflightOptions = CloudOptions & SpecOptions & {accelerator?: string[]; zone: string};
 /** A program with the dollars of a million tokens in full rows, at the speed of its slowest stage. */
@@ -127,6 +127,7 @@ export function remarks(programs: readonly Answer[], {spec, zone, prices, is_goo
       const text = `${accelerator} has no price here, so it cannot be recommended; a run gets ${run} tokens/s on it (its chips: ${chips})`;
       return spot === null ? [text] : [];
     }),
+    ...sizesOf(shown ?? programs[0] ?? {}),
     ...(shown?.fits && shown.rate ? waitLines(shown, spec, prices, zone) : []),
     ...(cheapest?.rate ? [recommendation(cheapest, cheapest.rate, {spec, zone, prices, is_google})] : []),
     `Times are estimates of the TPU compiler for full rows, and no TPU has run them. \`gleaner estimate\` adds padding, starts and preemptions of your streams.`,
@@ -144,7 +145,7 @@ function recommendation({accelerator, usd_per_million_tokens}: Answer, rate: Rat
 function waitLines(program: Answer & {fits: true}, spec: RunSpec, prices: Prices, zone: string): string[] {
   const {accelerator, layers, shape, rate} = program;
   const usd_per_hour = usdPerHour(prices, {accelerator, spot: true, zone});
-  const stored = storedOf(spec, layers);
+  const stored = {...spec, layers};
   const priced = {tokens_per_sample: Number(shape.split('x')[1]), usd_per_hour};
   const helps = helpsOf(workOfProgram(program, spec as Numbers), stored, priced);
   return rate ? helpLines(accelerator, rate, stored, helps) : [];

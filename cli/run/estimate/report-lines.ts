@@ -1,16 +1,15 @@
 import {bytesText, counted, dollarText, durationText, numberText} from '../../../client/text/format.ts';
 import type {Span} from '../../../client/views/assumptions.ts';
-import type {RunSpec} from '../../../shared/contracts/spec/spec.ts';
 import {ageText} from '../../../shared/domain/billing/prices.ts';
 import {UNIT_PRICES_OF} from '../../../shared/domain/billing/unit-prices.ts';
 import {pricesText} from './price-origin.ts';
 import type {Report} from './report.ts';
-import {helpLines, limitText, storedOf} from './stages.ts';
+import {helpLines, limitText, sizesOf} from './stages.ts';
 
 export function reportLines(report: Report, now: number): string[] {
   const {totals, sample, model, machine, tokens_per_second: rate, spec} = report;
-  const outputs = [...spec.sites, ...reductionTexts(spec)].join(', ');
-  const of = `${report.layers} of ${report.model_layers} layers, ${outputs}, tokens ${JSON.stringify(spec.tokens)}`;
+  const outputs = [...spec.sites, ...(report.reductions ?? []).map(({name}) => name)];
+  const of = `${report.layers} of ${report.model_layers} layers, ${outputs.join(', ')}, tokens ${JSON.stringify(spec.tokens)}`;
   const how = report.exact
     ? 'every byte was read'
     : `from ${counted(sample.lines, 'line')} in ${counted(sample.blocks, 'place')}, ${bytesText(sample.bytes)}; ranges are 95 % of what the places differ`;
@@ -27,6 +26,7 @@ export function reportLines(report: Report, now: number): string[] {
     `  tokens     ${span(totals.tokens, whole)}; ${whole(report.computed_tokens)} computed, with the padding of rows${report.generated_tokens > 0 ? `; at most ${whole(report.generated_tokens)} generated, each by a step over all weights` : ''}`,
     `  shards     ${span(totals.shards, whole)} of ${spec.shard_size_gb} GB`,
     `  bytes      ${span(report.stored_bytes, bytesText)}`,
+    ...sizesOf(report).map(line => `  reduction  ${line}`),
   ];
   if (totals.samples.estimate === 0)
     return [...lines, `  time       none: no line${report.exact ? '' : ' of the sample'} becomes a sample`];
@@ -39,7 +39,7 @@ export function reportLines(report: Report, now: number): string[] {
         : `  time       unknown: no speed is known for ${machine.accelerator}; set --tokens-per-second`,
     ];
   const {spot, on_demand} = report.usd;
-  const stored = storedOf(spec, report.layers);
+  const stored = {...spec, layers: report.layers};
   const [waits, ...helping] = helpLines(machine.accelerator, rate, stored, report.helps);
   return [
     ...lines,
@@ -49,13 +49,6 @@ export function reportLines(report: Report, now: number): string[] {
     `  dollars    ${spot ? `${span(spot, dollarText)} spot` : `unknown: ${machine.accelerator} has no price on spot`}${on_demand ? `, ${span(on_demand, dollarText)} on demand` : ''} (${machine.zone}; ${pricesText(report.prices_are, machine.zone, now)})`,
     besideLine(report, now),
     ...assumptions(report),
-  ];
-}
-
-function reductionTexts({features = [], project = [], moments}: RunSpec): string[] {
-  return [
-    ...features.map(({name, k}) => `features ${name}${k ? ` (${k} of each token)` : ''}`),
-    ...[...project.map(({name}) => `project ${name}`), ...(moments ? ['moments'] : [])],
   ];
 }
 

@@ -20,7 +20,7 @@ import {regionOf} from '../../../shared/domain/names.ts';
 import {isHubModel} from '../../models/mirror.ts';
 import type {SpecOptions} from '../spec/spec.ts';
 import {priceOrigin} from './price-origin.ts';
-import {helpsOf, rateOfStages, storedOf, workOf} from './stages.ts';
+import {helpsOf, rateOfStages, workOf} from './stages.ts';
 
 export type Report = ReturnType<typeof reportOn>;
 
@@ -82,10 +82,11 @@ export function reportOn(
     tokens_per_second: rate ?? null,
     helps:
       work && !isMeasured
-        ? helpsOf(work, storedOf(spec, sampled.layers), {
-            tokens_per_sample: tokens.estimate / samples.estimate,
-            usd_per_hour: usd_per_hour(true),
-          })
+        ? helpsOf(
+            work,
+            {...spec, layers: sampled.layers},
+            {tokens_per_sample: tokens.estimate / samples.estimate, usd_per_hour: usd_per_hour(true)},
+          )
         : [],
     tpu_hours: hours?.tpu ?? null,
     clock_hours: hours?.clock ?? null,

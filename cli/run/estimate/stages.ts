@@ -106,6 +106,16 @@ export function limitText({limit, upload}: Pick<Rate, 'limit' | 'upload'>): stri
   return `${limit}, at ${basis === 'measured' ? `${speed} as measured by ${source}` : `an assumed ${speed}`}`;
 }
 
+/** A line for each reduction. Its weights are those of one copy of the model. */
+export function sizesOf({reductions = [], mesh}: Pick<Sampled, 'reductions'> & {mesh?: string}): string[] {
+  return reductions.map(({name, bytes_per_token, bytes_per_sample, weight_bytes}) => {
+    const per = bytes_per_token === undefined ? 'sample' : 'token';
+    const stored = `${name}: ${bytesText(bytes_per_token ?? bytes_per_sample ?? 0)} a ${per}`;
+    const weights = weight_bytes > 0 && `${bytesText(weight_bytes)} of weights`;
+    return [stored, weights, mesh && `mesh ${mesh}`].filter(Boolean).join(', ');
+  });
+}
+
 /** A change of a run that stores fewer bytes. `bytes`: of a token, or of a sample. */
 type Help = {
   change: string;
@@ -114,23 +124,18 @@ type Help = {
   usd_per_million_tokens: number | null;
 };
 
-type Stored = {layers: number; dtype: string; tokens: unknown};
-
-/** What of a spec decides its bytes. `dtype` is empty without dense vectors, and `tokens` where a reduction excludes some of its values. */
-export function storedOf({sites, dtype, tokens, ...spec}: RunSpec, layers: number): Stored {
-  const isReduced = Boolean(spec.features ?? spec.project ?? spec.moments);
-  return {layers, dtype: sites.length > 0 ? dtype : '', tokens: isReduced ? '' : tokens};
-}
+type Reductions = Partial<Pick<RunSpec, 'sites' | 'features' | 'project' | 'moments'>>;
+type Stored = {layers: number; dtype: string; tokens: unknown} & Reductions;
 
 /** Changes that make a run cheaper whose chips wait, the cheapest first. Of equal prices, the one that stores most is first. */
 export function helpsOf(
   work: Work,
-  {layers, dtype, tokens}: Stored,
+  {layers, dtype, tokens, sites, features, project, moments}: Stored,
   {tokens_per_sample, usd_per_hour}: {tokens_per_sample: number; usd_per_hour: number | null},
 ): Help[] {
   const now = rateOfStages(work).estimate;
-  const value_bytes = {fp32: 4, int8: 1, '': 1}[dtype] ?? 2;
-  const isAll = tokens === 'all';
+  const value_bytes = sites?.length === 0 ? 1 : ({fp32: 4, int8: 1}[dtype] ?? 2);
+  const isAll = tokens === 'all' && !(features ?? project ?? moments); // they exclude some values of tokens
   const changes: [change: string, share: number, per: Help['per']][] = [
     ['tokens "random:64"', isAll ? 64 / tokens_per_sample : 1, 'sample'],
     ['tokens "::8"', isAll ? 1 / 8 : 1, 'token'],
@@ -162,11 +167,11 @@ export function helpsOf(
 export function helpLines(
   accelerator: string,
   {upload}: Pick<Rate, 'upload'>,
-  {layers, dtype}: Pick<Stored, 'layers' | 'dtype'>,
+  {layers, dtype, sites}: Omit<Stored, 'tokens'>,
   helps: readonly Help[],
 ): string[] {
   if (!upload || helps.length === 0) return [];
-  const needs = `the chips produce ${bytesText(upload.bytes_per_s)} a second for ${counted(layers, 'layer')}${dtype && ` in ${dtype}`}`;
+  const needs = `the chips produce ${bytesText(upload.bytes_per_s)} a second for ${counted(layers, 'layer')}${sites?.length === 0 ? '' : ` in ${dtype}`}`;
   const busy = `are busy ${Math.max(1, Math.round(upload.chips_busy * 100))} % of the time on ${accelerator}`;
   return [
     `${needs}, and ${busy}; this helps:`,

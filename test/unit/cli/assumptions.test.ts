@@ -165,26 +165,18 @@ describe('an estimate of a run', () => {
   });
 
   it('an estimate of a run without dense vectors names its reductions, and no change of their type or tokens', () => {
-    const given = {
-      features: [
-        {name: 'scope', weights: 'org/saes', path: '{layer}', k: 64},
-        {name: 'own', weights: 'org/sae', layers: [1]},
-      ],
-      project: [{name: 'probe', weights: 'org/w'}],
-      moments: {},
-    };
-    const {spec} = completeSpec(given, aConfig());
+    const {spec} = completeSpec({project: [{name: 'probe', weights: 'org/w'}], moments: {}}, aConfig());
+    const reductions = [
+      {name: 'probe', bytes_per_token: 96, weight_bytes: 86_016},
+      {name: 'moments', bytes_per_sample: 7168, weight_bytes: 0},
+    ];
     const machine = {...V5E, zone: 'us-central1-a'};
     const known = {upload: uploadRateOf('v5litepod-1')};
-    const text = reportLines(reportOn('x', spec, aSample(), machine, LIST_PRICES, known), 0).join('\n');
-    assert.match(
-      text,
-      /24 layers, features scope \(64 of each token\), features own, project probe, moments, tokens "all", safetensors\n/,
-    );
-    assert.match(
-      text,
-      /chips wait .* for 24 layers, and are busy .*this helps:\n +one layer: .*\n +half of the 24 layers/,
-    );
+    const sampled = {...aSample(), reductions};
+    const text = reportLines(reportOn('x', spec, sampled, machine, LIST_PRICES, known), 0).join('\n');
+    assert.match(text, /24 layers, probe, moments, tokens "all", safetensors\n/);
+    assert.match(text, / probe: 96 bytes a token, 86 kB of weights\n.* moments: 7\.2 kB a sample\n/);
+    assert.match(text, /for 24 layers, and are busy .*this helps:\n +one layer: .*\n +half of the 24 layers/);
     assert.doesNotMatch(text, /int8|tokens "::8"/);
   });
 

@@ -12,6 +12,7 @@ from gleaner_worker.estimate.__main__ import estimate
 from gleaner_worker.estimate.blocks import BLOCKS, FileSource, ObjectSource, sample_blocks
 from gleaner_worker.estimate.count import Counts, extrapolate
 from gleaner_worker.failures import Failure
+from sae_folders import LAYERS, D, reduced
 from waiting import until
 
 pytestmark = pytest.mark.slow
@@ -78,6 +79,18 @@ def test_each_prompt_counts_the_most_tokens_that_the_run_may_generate(model, tmp
     found = run(model, source, tmp_path, 10**9, generate={"max_new_tokens": 7, "temperature": 0}, tokens="generated")
     assert found["generated_tokens"] == found["totals"]["rows"]["estimate"] == 7 * 20
     assert found["totals"]["tokens"]["estimate"] == prompts["tokens"]["estimate"] + 7 * 20
+
+
+def test_the_estimate_has_the_bytes_of_each_reduction(model, sae_folder, tmp_path):
+    source = [a_file(tmp_path, "a.jsonl", "".join(lines(20)))]
+    assert "reductions" not in run(model, source, tmp_path, 10**9)
+    found = run(model, source, tmp_path, 10**9, **reduced(sae_folder), compute_dtype="bf16")
+    assert found["reductions"] == [  # 60 features are padded to 128
+        {"name": "scope", "bytes_per_token": LAYERS * (8 * 6 + 4), "weight_bytes": LAYERS * 128 * (2 * D + 4)},
+        {"name": "probe", "bytes_per_token": 5 * 4, "weight_bytes": 5 * 4 * D},
+        {"name": "moments", "bytes_per_sample": 2 * 2 * 4 * D, "weight_bytes": 0},
+    ]
+    assert found["row_bytes"] == sum(each.get("bytes_per_token", 0) for each in found["reductions"])
 
 
 def test_about_95_percent_of_the_ranges_hold_the_true_count():

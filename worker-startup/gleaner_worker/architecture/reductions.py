@@ -2,6 +2,7 @@
 them."""
 
 from dataclasses import dataclass
+from math import prod
 
 # Features are padded to a multiple of it, so that groups of TOP_GROUP divide each of up to eight parts.
 _PADDING = 128
@@ -73,5 +74,10 @@ class Reduction:
         n = len(self.layers)
         if self.encoder is None:
             return {"directions": (n, self.k, self.width)}
-        vector: tuple[int, ...] = n, self.encoder.padded
-        return {"encode": (*vector, self.width)} | dict.fromkeys(self.encoder.vectors, vector)
+        return {"encode": (n, self.encoder.padded, self.width)} | dict.fromkeys(
+            self.encoder.vectors, (n, self.encoder.padded)
+        )
+
+    def weight_bytes(self, itemsize: int) -> int:
+        """The bytes of its parameters. itemsize: of a value of the computation; others than `encode` are fp32."""
+        return sum(prod(shape) * (itemsize if name == "encode" else 4) for name, shape in self.parameters.items())

@@ -213,6 +213,17 @@ class Capture:
         size = STORED["fp32"].itemsize * len(MOMENTS)
         return sum(len(layers) * size * self.width(site) for site, layers in self.moments)
 
+    def sizes_of_reductions(self, compute_dtype: str) -> list[dict]:
+        """The bytes of each reduction, for a stored token or for a sample, and those of one copy of its weights."""
+        itemsize = STORED[compute_dtype].itemsize
+        sizes: list[dict] = []
+        for each in self.reductions:
+            row = len(each.layers) * sum(self._vector_bytes(name) for name in each.outputs)
+            sizes.append({"name": each.name, "bytes_per_token": row, "weight_bytes": each.weight_bytes(itemsize)})
+        if self.moments:
+            sizes.append({"name": "moments", "bytes_per_sample": self.sample_bytes, "weight_bytes": 0})
+        return sizes
+
     def _vector_bytes(self, name: str) -> int:
         dtype = self.dtype_of(name)
         return self.width(name) * STORED[dtype].itemsize + (4 if dtype == "int8" else 0)

@@ -100,7 +100,8 @@ def estimate(
     with tempfile.TemporaryDirectory(prefix="gleaner-estimate-") as folder:
         counter = StreamCounter(os.path.join(folder, "lines"), settings, capacity, capture, *limits)
         found = counter.whole(sources) if sampled is None else counter.sample(sampled, sources)
-    return {
+    reductions = capture.sizes_of_reductions(spec.compute_dtype)
+    return ({"reductions": reductions} if reductions else {}) | {
         "schema": "gleaner/1",
         "model": {"name": files.name, "revision": files.revision, "family": config.family, "d_model": config.d_model},
         "layers": len(capture.layers),

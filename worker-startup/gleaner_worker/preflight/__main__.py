@@ -50,7 +50,9 @@ def main() -> int:
         # JAX takes its settings from the environment when it is imported.
         from .estimate_program import estimate_program
 
-        model = {"model": files.name, "revision": files.revision, "layers": len(capture.layers)}
+        model: dict = {"model": files.name, "revision": files.revision, "layers": len(capture.layers)}
+        if reductions := capture.sizes_of_reductions(spec.compute_dtype):
+            model["reductions"] = reductions
         fitting: set[str] = set()
         for accelerator in types:
             generation, *_ = ACCELERATORS[accelerator]

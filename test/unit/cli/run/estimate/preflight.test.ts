@@ -74,6 +74,13 @@ describe('gleaner preflight', () => {
     );
   });
 
+  it('gleaner preflight names the bytes of each reduction, and the mesh of their weights', () => {
+    const reductions = [{name: 'scope', bytes_per_token: 12_416, weight_bytes: 8.6e9}];
+    const line = 'scope: 12 kB a token, 8.6 GB of weights';
+    assert.equal(remarks([compiled('v6e-8', {reductions})], ASKED)[0], `${line}, mesh 1x8`);
+    assert.equal(remarks([compiled('v6e-8', {...NO, mesh: undefined, reductions})], ASKED)[1], line);
+  });
+
   it('gleaner preflight names what helps the recommended type, with bytes and price', () => {
     const lines = remarks(LLAMA, ASKED);
     assert.ok(
