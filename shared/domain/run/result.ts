@@ -19,8 +19,9 @@ const MOST_RANGES = 41;
 const MOST_SECONDS = 1e9;
 
 /**
- * Statistics of one `{site}.{layer}`. Only int8 has the mean square before rounding and the relative L2 error. All numbers are finite: JSON
- * has no infinity, and a stream without finite statistics fails.
+ * Statistics of one `{site}.{layer}`. Only int8 has the mean square before rounding and the relative L2 error. Only features have `l0`, the mean
+ * number of active ones, `cut`, the share of them that is not stored, and `cut_rows`, the share of rows without some. All numbers are finite:
+ * JSON has no infinity, and a stream without finite statistics fails.
  */
 const stats = z.object({
   mean: z.number(),
@@ -32,6 +33,7 @@ const stats = z.object({
   non_finite: total,
   mean_square: amount.optional(),
   int8_error: amount.optional(),
+  ...{l0: amount.optional(), cut: amount.max(1).optional(), cut_rows: amount.max(1).optional()},
 });
 export type Stats = z.infer<typeof stats>;
 /** `{site}.{layer}`, or a reduction in place of the site. */
@@ -110,7 +112,7 @@ const MOST_UNREAD = 1000;
 
 const NOTHING = {mean: 0, norm: 0, max_abs: 0, non_finite: 0, squares: 0, error: 0, zeros: 0};
 /** Sums over rows, so any number of streams needs the memory of one. */
-type Sums = typeof NOTHING & {quantiles: number[]; by_position: number[]};
+type Sums = typeof NOTHING & {quantiles: number[]; by_position: number[]; of_features?: number[]};
 
 /** State of a fold that another process may continue. JSON represents it exactly. */
 export type FoldState = {result: RunResult; sums: [string, Sums][]; isInt8: boolean};
@@ -185,7 +187,7 @@ export class ResultFold {
 
   /** Weighs means by rows, and the int8 error, a ratio of energies, by rows and mean square. Workers combine shards in the same way. */
   #addStats(name: string, of: Stats, rows: number): void {
-    const sums = {...NOTHING, quantiles: [0, 0, 0, 0, 0], by_position: [], ...this.#sums.get(name)};
+    const sums: Sums = {...NOTHING, quantiles: [0, 0, 0, 0, 0], by_position: [], ...this.#sums.get(name)};
     sums.mean += rows * of.mean;
     sums.norm += rows * of.norm;
     sums.max_abs = Math.max(sums.max_abs, of.max_abs);
@@ -196,6 +198,10 @@ export class ResultFold {
       sums.squares += energy;
       sums.error += energy * of.int8_error ** 2;
     }
+    const {l0, cut = 0, cut_rows = 0} = of;
+    const {of_features: before = [0, 0, 0]} = sums;
+    if (l0 !== undefined)
+      sums.of_features = [l0, l0 * cut, cut_rows].map((each, at) => (before[at] ?? 0) + rows * each);
     sums.zeros += rows * of.zeros;
     sums.quantiles = of.norm_quantiles.map((norm, index) => (sums.quantiles[index] ?? 0) + rows * norm);
     sums.by_position = largestOfBoth(sums.by_position, of.max_abs_by_position);
@@ -218,7 +224,9 @@ function largestOfBoth(one: readonly number[], other: readonly number[]): number
 }
 
 function statsOf(sums: Sums, rows: number, isInt8: boolean): Stats {
-  const {mean, norm, max_abs, zeros, by_position, non_finite, squares, error} = sums;
+  const {mean, norm, max_abs, zeros, by_position, non_finite, squares, error, of_features} = sums;
+  const [active = 0, cut = 0, cut_rows = 0] = of_features ?? [];
+  const shares = {cut: rounded(cut / (active || 1)), cut_rows: rounded(cut_rows / rows)};
   const int8 = {
     mean_square: rounded(squares / rows),
     int8_error: rounded(squares > 0 ? Math.sqrt(error / squares) : 0),
@@ -232,6 +240,7 @@ function statsOf(sums: Sums, rows: number, isInt8: boolean): Stats {
     norm_quantiles: quantiles.parse(sums.quantiles.map(each => rounded(each / rows))),
     max_abs_by_position: by_position,
     non_finite,
+    ...(of_features && {l0: rounded(active / rows), ...shares}),
   };
 }
 

@@ -113,6 +113,14 @@ describe('the result of a run', () => {
     assert.equal(fold([int8(0, 0)]).stats['mlp_out.3']?.int8_error, 0, 'all values are zero');
   });
 
+  it('the result weighs active features by rows, and those that were cut by active features', () => {
+    const features = (total_rows: number, l0: number, cut: number, cut_rows: number) =>
+      aSummary({total_rows, stats: {'scope.3': aStats({l0, cut, cut_rows})}});
+    const {stats} = fold([features(30, 10, 0.5, 1), features(10, 30, 0.1, 0.2)]);
+    assert.deepEqual(stats, {'scope.3': aStats({l0: 15, cut: 0.3, cut_rows: 0.8})});
+    assert.equal(fold([features(5, 0, 0, 0)]).stats['scope.3']?.cut, 0, 'none is active');
+  });
+
   it('the statistics of a run equal those of its values for every division into streams', () => {
     const values = fc.array(
       fc.array(fc.double({min: -100, max: 100, noNaN: true}), {minLength: 1, maxLength: 20}),
