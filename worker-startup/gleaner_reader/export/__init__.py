@@ -2,6 +2,7 @@
 
 from ..format.tokenizer import open_tokenizer
 from .dictionary_learning import open_dictionary_learning
+from .features import to_delphi, to_feature_json
 from .hub import to_hub
 from .npy import to_npy
 from .pairs import to_pairs, tokenizer_of
@@ -12,6 +13,8 @@ from .speculators import to_speculators
 __all__ = [
     "open_dictionary_learning",
     "open_tokenizer",
+    "to_delphi",
+    "to_feature_json",
     "to_hub",
     "to_npy",
     "to_pairs",

@@ -16,10 +16,10 @@ from typing import Any
 from ..format.errors import printable
 from ..run.opening import open as open_run_or_shard
 from ..run.run import Run
-from . import hub, npy, pairs, parts, saelens, speculators
+from . import features, hub, npy, pairs, parts, saelens, speculators
 
 _PROGRESS_EVERY_S = 3.0
-_KINDS = ("numpy", "safetensors", "saelens", "dictionary_learning", "pairs", "speculators", "hub")
+_KINDS = ("numpy", "safetensors", "saelens", "dictionary_learning", "pairs", "speculators", "delphi", "features", "hub")
 
 
 def main() -> int:
@@ -31,10 +31,13 @@ def main() -> int:
     parser.add_argument(
         "--layers", type=int, nargs="+", help="as speculators counts them (default: all that are stored)"
     )
-    parser.add_argument("--site", help="needed if the run has several sites")
+    parser.add_argument(
+        "--site", help="needed if the run has several sites; for delphi and features a name of the spec"
+    )
+    parser.add_argument("--ids", type=int, nargs="+", help="features for --to features (default: all)")
     parser.add_argument("--to", choices=_KINDS, default="numpy")
     parser.add_argument("--dtype", choices=parts.DTYPES, default=parts.DTYPES[0])
-    parser.add_argument("--context-size", type=int, default=128, help="rows of a context of SAELens")
+    parser.add_argument("--context-size", type=int, help="rows of a context (default: 128 for SAELens, 256 for delphi)")
     parser.add_argument("--seed", type=int, default=0, help="order of the rows for dictionary_learning")
     parser.add_argument("--window", type=int, default=64, help="tokens of the text of a pair")
     parser.add_argument(
@@ -96,6 +99,12 @@ def _export(run: Run, args: argparse.Namespace, progress: Callable[[int, int], N
         return speculators.to_speculators(run, args.output, args.layers, progress=progress)
     if args.layer is None:
         raise ValueError(f"--to {args.to} exports one layer: pass --layer")
+    if args.to == "delphi":
+        size = args.context_size or 256
+        return features.to_delphi(run, args.output, args.layer, args.site, context_size=size, progress=progress)
+    if args.to == "features":
+        options = {"tokenizer": pairs.tokenizer_of(run, args.tokenizer), "progress": progress}
+        return features.to_feature_json(run, args.output, args.layer, args.ids, args.site, **options)
     if run.sites and (args.site is None and len(run.sites) > 1 or args.site not in (None, *run.sites)):
         raise ValueError(f"it has the sites {', '.join(run.sites)}: pass one of them, such as --site {run.sites[0]}")
     write, more = _writer(run, args)
@@ -107,7 +116,7 @@ def _writer(run: Run, args: argparse.Namespace) -> tuple[Callable[..., Any], dic
         case "safetensors":
             return parts.to_safetensors, {}
         case "saelens":
-            return saelens.to_saelens, {"context_size": args.context_size}
+            return saelens.to_saelens, {"context_size": args.context_size or 128}
         case "dictionary_learning":
             return parts.to_shuffled_safetensors, {"seed": args.seed}
         case "pairs":

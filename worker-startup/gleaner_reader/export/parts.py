@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..run.run import Run
 
 DTYPES = ("float32", "float16", "bfloat16")
-_NAMES = {"<f4": "F32", "<f2": "F16", "<u2": "BF16", "<i8": "I64"}
+_NAMES = {"<f4": "F32", "<f2": "F16", "<u2": "BF16", "<i8": "I64", "<i4": "I32", "<u4": "U32"}
 _PART_BYTES = 1 << 30
 _BATCH_BYTES = 1 << 25
 

@@ -23,7 +23,7 @@ STORED = {
     for name, kind in (("bf16", "<u2"), ("fp16", "<f2"), ("fp32", "<f4"), ("int8", "i1"), ("int32", "<i4"))
 }
 # The types of tensors in memory by safetensors' name, except for BF16.
-TYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "i1", "U8": "u1", "I32": "<i4", "I64": "<i8"}
+TYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "i1", "U8": "u1", "I32": "<i4", "U32": "<u4", "I64": "<i8"}
 _WANTED = ("float32", "float16", "bfloat16")
 KINDS = ("numpy", "torch", "jax")
 

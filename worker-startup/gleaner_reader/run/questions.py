@@ -142,7 +142,7 @@ class Questions(Shards[Shard]):
         >>> run.features(12, [3, 5], n=10)[5].density  # doctest: +SKIP
         0.0125
         """
-        name = self._features_name(layer, name)
+        name = self.features_name(layer, name)
         ids, width = list(dict.fromkeys(int(each) for each in ids)), self.outputs[name]["d_sae"]
         if wrong := [each for each in ids if not 0 <= each < width]:
             raise ValueError(f"there is no feature {wrong[0]} of {name}; it has {width}")
@@ -219,7 +219,8 @@ class Questions(Shards[Shard]):
                 raise ValueError(f"{by} is {value!r} in no sample of {self.url}; it is {values}")
         return groups[a].mean - groups[b].mean
 
-    def _features_name(self, layer: int, name: str | None) -> str:
+    def features_name(self, layer: int, name: str | None) -> str:
+        """The name of stored features of a layer; None selects the only ones. Raises ValueError and ShardError."""
         names = [each for each, output in self.outputs.items() if output["kind"] == "features"]
         name = names[0] if name is None and len(names) == 1 else str(name)
         if name not in names:
