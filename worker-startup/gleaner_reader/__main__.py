@@ -1,4 +1,4 @@
-"""Verifies a run by its files alone: gleaner-reader verify PATH.
+"""Verifies a run by its files alone: gleaner-reader verify PATH. Converts autoencoders: gleaner-reader convert-sae.
 
 PATH: a folder, or gs://BUCKET/activations/RUN. Exit status: 0 for a run whose shards are complete and have the digest
 of --digest, 1 for another one. Without --digest the files are compared with each other: the run is unanchored.
@@ -7,6 +7,7 @@ of --digest, 1 for another one. Without --digest the files are compared with eac
 import argparse
 import sys
 
+from gleaner_reader.export.convert_sae import convert_sae
 from gleaner_reader.format.errors import printable
 from gleaner_reader.format.files import open_folder
 from gleaner_reader.run.verify import Verification, verify
@@ -24,7 +25,20 @@ def main(options: list[str] | None = None) -> int:
     command.add_argument("path", help="folder of a run, or gs://BUCKET/activations/RUN")
     command.add_argument("--digest", help="digest that its publisher states; another one is a problem")
     command.add_argument("--unanchored", action="store_true", help="accept a run without --digest, with exit status 0")
+    command = commands.add_parser("convert-sae", help="write an autoencoder of Gemma Scope 1 or Qwen-Scope for SAELens")
+    command.add_argument("source", help="params.npz, layerN.sae.pt, or a folder of them")
+    command.add_argument("folder", help="folder that does not exist yet")
+    command.add_argument("--hook-name", help="such as blocks.12.hook_resid_post (default: from the path)")
+    command.add_argument("--k", type=int, help="active features of a token, of Qwen-Scope (default: from the path)")
     args = parser.parse_args(options)
+    if "source" in args:
+        try:
+            for folder in convert_sae(args.source, args.folder, args.hook_name, args.k):
+                print(printable(folder))
+            return 0
+        except (OSError, ValueError) as error:
+            print(printable(f"Failed to convert {args.source}: {error}"), file=sys.stderr)
+            return 1
     try:
         found = verify(open_folder(args.path.rstrip("/")))
     except (OSError, ValueError, ImportError) as error:

@@ -138,7 +138,7 @@ class _CheckedUnpickler(pickle._Unpickler):
         super().__init__(file)
         self._source, self.memo = file, _Memo()
         self._take, self._array_bytes, self._value_bytes = take, max_array_bytes, max_value_bytes
-        self._ndarray, dtype = _Name(), _Name(_Dtype)
+        self._ndarray, dtype, self._handlers = _Name(), _Name(_Dtype), _HANDLERS
         make, wrap = _Name(self._reconstruct), _Name(self._from_buffer)
         self._names = {("numpy", "ndarray"): self._ndarray, ("numpy", "dtype"): dtype}
         for core in ("numpy.core", "numpy._core"):
@@ -154,7 +154,7 @@ class _CheckedUnpickler(pickle._Unpickler):
                 self._value_bytes -= _BYTES_OF_OPCODE.get(code, _OPCODE_BYTES)
                 if self._value_bytes < 0:
                     raise Unsafe(_TOO_MANY_VALUES)
-                if not (handler := _HANDLERS.get(code[0])):
+                if not (handler := self._handlers.get(code[0])):
                     raise Unsafe(f"it has the opcode {code!r}, which a shard never needs")
                 if code == b"(" and len(self.metastack) > _MAX_DEPTH:
                     raise Unsafe("it is nested deeper than a shard")
@@ -224,6 +224,49 @@ class _CheckedUnpickler(pickle._Unpickler):
                 if type(frame[position]) is list:
                     return frame[position - 1]
         return None
+
+
+class _TorchUnpickler(_CheckedUnpickler):
+    """Reads the pickle of `torch.save`. A tensor is (storage class, key, offset, shape, strides), and has no values."""
+
+    def __init__(self, file: Any):
+        super().__init__(file, lambda layer, array: array, 0, 1 << 22)
+        self._names: dict = {("torch", name): name for name in ("FloatStorage", "HalfStorage", "BFloat16Storage")}
+        self._names |= {
+            ("torch._utils", "_rebuild_tensor_v2"): _Name(self._tensor),
+            ("collections", "OrderedDict"): _Name(lambda *_: {}),
+        }
+        self._handlers = _HANDLERS | {pickle.BINPERSID[0]: lambda self: self.append(self._storage(self.stack.pop()))}
+
+    def _storage(self, value: Any) -> tuple:
+        kind, name, key, _, _ = value
+        if kind != "storage" or type(name) is not str or type(key) is not str or not key.isdigit():
+            raise Unsafe("it has a storage that torch.save does not write")
+        return name, key
+
+    def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any, *_: object) -> tuple:
+        (name, key), numbers = storage, (offset, *shape, *strides)
+        if (
+            type(shape) is not tuple
+            or type(strides) is not tuple
+            or not all(type(number) is int and 0 <= number < 1 << 40 for number in numbers)
+            or len(shape) != len(strides)
+        ):
+            raise Unsafe("it has a tensor of another shape than torch.save writes")
+        return name, key, offset, shape, strides
+
+
+def load_torch(file: BinaryIO) -> dict[str, tuple]:
+    """The tensors of data.pkl in a file of `torch.save`, by name. Raises Unsafe for all but a dict of tensors."""
+    try:
+        value = _TorchUnpickler(_Source(file, _BUFFER_BYTES)).load()  # pyrefly: ignore[bad-argument-type]
+    except Unsafe:
+        raise
+    except Exception as error:
+        raise Unsafe(f"it cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
+    if type(value) is not dict or not all(type(each) is tuple and len(each) == 5 for each in value.values()):
+        raise Unsafe("it is not a dict of tensors")
+    return value
 
 
 def _text(data: bytes) -> str:
