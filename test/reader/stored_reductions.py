@@ -16,9 +16,9 @@ from stored_run import MANIFEST, SAMPLES, a_plan
 
 D_MODEL, D_SAE, K, LAYERS = 8, 32, 4, (0, 2)
 OUTPUTS = {
-    "scope": {"kind": "features", "site": "resid_post", "d_sae": D_SAE, "k": K, "architecture": "jumprelu"},
-    "probe": {"kind": "project", "site": "resid_post", "k": 3},
-    "moments": {"kind": "moments", "sites": ["resid_post"], "layers": list(LAYERS)},
+    "features": {"scope": {"kind": "features", "site": "resid_post", "d_sae": D_SAE, "k": K}},
+    "project": {"probe": {"kind": "project", "site": "resid_post", "k": 3}},
+    "moments": {"moments": {"kind": "moments", "sites": ["resid_post"], "layers": list(LAYERS)}},
 }
 
 
@@ -39,8 +39,7 @@ def some_features(random: np.random.Generator, rows: int) -> dict[str, np.ndarra
     """The K strongest of D_SAE features with many ties, as the device returns them."""
     active = np.maximum(np.round(random.standard_normal((len(LAYERS), rows, D_SAE)) * 3 - 3), 0).astype(np.float32)
     ids = np.argsort(-active, axis=2, kind="stable")[..., :K].astype(np.int32)
-    values = np.take_along_axis(active, ids, 2)
-    counts = (active > 0).sum(2, keepdims=True).astype(np.int32)
+    values, counts = np.take_along_axis(active, ids, 2), (active > 0).sum(2, keepdims=True).astype(np.int32)
     ids = np.where(values > 0, ids, -1).astype(np.int32)
     return {"scope": values.astype(ml_dtypes.bfloat16), "scope_ids": ids, "scope_active": counts}
 
@@ -55,49 +54,35 @@ def some_moments(plan: ShardPlan, dense: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def store_reductions(
-    folder,
-    kinds=("features", "project", "moments"),
-    file_format="safetensors",
-    dense=False,
-    tokens="all",
-    count=SAMPLES,
-    cut=0.1,
+    folder, kinds=tuple(OUTPUTS), form="safetensors", dense=False, tokens="all", count=SAMPLES, cut=0.1
 ) -> Reductions:
     stored = Reductions(str(folder))
-    for stream in (0, 7):
-        for number in (1, 2, 3):
-            plan = a_plan(number, (number - 1) * count, count, number == 3, tokens, True, stream)
-            random = np.random.default_rng([stream, number])
-            x = random.integers(-4, 5, (len(LAYERS), plan.rows, D_MODEL)).astype(np.float32)
-            rows = some_features(random, plan.rows) if "features" in kinds else {}
-            rows |= {"probe": np.ascontiguousarray(x[..., :3])} if "project" in kinds else {}
-            rows |= {"resid_post": x.astype(ml_dtypes.bfloat16)} if dense else {}
-            tensors = shard_tensors(plan, dict.fromkeys(rows, LAYERS), rows, {}) if rows else index_tensors(plan)
-            tensors |= some_moments(plan, x) if "moments" in kinds else {}
-            stats = {f"scope.{layer}": {"cut": cut, "l0": 5.0} for layer in LAYERS} if "features" in kinds else {}
-            write_shard(
-                os.path.join(folder, f"tpu_{stream}", f"shard_{number:04d}.{file_format}"),
-                plan,
-                tensors,
-                {name: each for name, each in OUTPUTS.items() if each["kind"] in kinds},
-                stats,
-            )
-            stored.plans.append((stream, plan))
-            stored.dense.append(x)
-            for name, each in rows.items():
-                stored.values.setdefault(name, []).append(each)
+    for stream, number in ((stream, number) for stream in (0, 7) for number in (1, 2, 3)):
+        plan = a_plan(number, (number - 1) * count, count, number == 3, tokens, True, stream)
+        random = np.random.default_rng([stream, number])
+        x = random.integers(-4, 5, (len(LAYERS), plan.rows, D_MODEL)).astype(np.float32)
+        rows = some_features(random, plan.rows) if "features" in kinds else {}
+        rows |= {"probe": np.ascontiguousarray(x[..., :3])} if "project" in kinds else {}
+        rows |= {"resid_post": x.astype(ml_dtypes.bfloat16)} if dense else {}
+        tensors = shard_tensors(plan, dict.fromkeys(rows, LAYERS), rows, {}) if rows else index_tensors(plan)
+        tensors |= some_moments(plan, x) if "moments" in kinds else {}
+        path = os.path.join(folder, f"tpu_{stream}", f"shard_{number:04d}.{form}")
+        write_shard(path, plan, tensors, kinds, {f"scope.{layer}": {"cut": cut} for layer in LAYERS})
+        stored.plans.append((stream, plan))
+        stored.dense.append(x)
+        for name, each in rows.items():
+            stored.values.setdefault(name, []).append(each)
     with open(os.path.join(folder, "manifest.json"), "w") as file:
         json.dump(MANIFEST | {"result": {"shards": 6}}, file)
     return stored
 
 
-def write_shard(path: str, plan: ShardPlan, tensors, outputs, stats) -> None:
-    checksums = {
-        name: as_text(crc32c(np.ascontiguousarray(t).reshape(-1).view(np.uint8))) for name, t in tensors.items()
-    }
+def write_shard(path: str, plan: ShardPlan, tensors, kinds, stats) -> None:
+    sums = {name: as_text(crc32c(np.ascontiguousarray(t).reshape(-1).view(np.uint8))) for name, t in tensors.items()}
     facts = {"shard": plan.number, "first_sample": plan.first_sample, "last_sample": plan.last_sample}
-    metadata = {name: str(value) for name, value in facts.items()} | {"final": "true" if plan.final else "false"}
-    metadata |= {"outputs": json.dumps(outputs), "checksums": json.dumps(checksums), "stats": json.dumps(stats)}
+    metadata = {name: str(value) for name, value in facts.items()} | {"final": str(plan.final).lower()}
+    outputs = {name: each for kind in kinds for name, each in OUTPUTS[kind].items()}
+    metadata |= {"outputs": json.dumps(outputs), "checksums": json.dumps(sums), "stats": json.dumps(stats)}
     data = encode_tensors(tensors, metadata | {"spec_hash": MANIFEST["spec_hash"]}).read()
     if path.endswith(".zst"):
         data = b"".join(bytes(part) for part in compress([np.frombuffer(data, np.uint8)], 2))

@@ -7,9 +7,6 @@ for array in run.layer(12): ...
 from . import export
 from .format.errors import MissingPackage, ShardError
 from .format.index import Index
-from .query.moments import Moments
-from .query.rows import Row
-from .query.top import Feature, Top
 from .run.layer import Layer
 from .run.opening import open
 from .run.run import Run, Sample
@@ -21,19 +18,15 @@ from .shuffle.batches import Batches
 __version__ = "0.1.0"
 __all__ = [
     "Batches",
-    "Feature",
     "Index",
     "Layer",
     "MissingPackage",
-    "Moments",
-    "Row",
     "Run",
     "Sample",
     "Shard",
     "ShardError",
     "Shards",
     "Status",
-    "Top",
     "export",
     "open",
 ]

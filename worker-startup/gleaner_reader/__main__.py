@@ -31,18 +31,14 @@ def main(options: list[str] | None = None) -> int:
     command.add_argument("--hook-name", help="such as blocks.12.hook_resid_post (default: from the path)")
     command.add_argument("--k", type=int, help="active features of a token, of Qwen-Scope (default: from the path)")
     args = parser.parse_args(options)
-    if "source" in args:
-        try:
-            for folder in convert_sae(args.source, args.folder, args.hook_name, args.k):
-                print(printable(folder))
-            return 0
-        except (OSError, ValueError) as error:
-            print(printable(f"Failed to convert {args.source}: {error}"), file=sys.stderr)
-            return 1
     try:
+        if "source" in args:
+            print(printable("\n".join(convert_sae(args.source, args.folder, args.hook_name, args.k))))
+            return 0
         found = verify(open_folder(args.path.rstrip("/")))
     except (OSError, ValueError, ImportError) as error:
-        print(printable(f"Failed to verify {args.path}: {error}"), file=sys.stderr)
+        what = f"convert {args.source}" if "source" in args else f"verify {args.path}"
+        print(printable(f"Failed to {what}: {error}"), file=sys.stderr)
         return 1
     problems = list(found.problems)
     if args.digest and args.digest != found.digest:

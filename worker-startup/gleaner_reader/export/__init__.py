@@ -1,11 +1,10 @@
 """Exports stored activations for the training code of other projects."""
 
-from ..format.tokenizer import open_tokenizer
 from .dictionary_learning import open_dictionary_learning
 from .features import to_delphi, to_feature_json
 from .hub import to_hub
 from .npy import to_npy
-from .pairs import to_pairs, tokenizer_of
+from .pairs import open_tokenizer, to_pairs, tokenizer_of
 from .parts import to_safetensors, to_shuffled_safetensors
 from .saelens import to_saelens
 from .speculators import to_speculators

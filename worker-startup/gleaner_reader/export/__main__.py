@@ -31,13 +31,11 @@ def main() -> int:
     parser.add_argument(
         "--layers", type=int, nargs="+", help="as speculators counts them (default: all that are stored)"
     )
-    parser.add_argument(
-        "--site", help="needed if the run has several sites; for delphi and features a name of the spec"
-    )
-    parser.add_argument("--ids", type=int, nargs="+", help="features for --to features (default: all)")
+    parser.add_argument("--site", help="needed if the run has several; for delphi and features the name in the spec")
+    parser.add_argument("--ids", type=int, nargs="+", help="numbers for --to features (default: all)")
     parser.add_argument("--to", choices=_KINDS, default="numpy")
     parser.add_argument("--dtype", choices=parts.DTYPES, default=parts.DTYPES[0])
-    parser.add_argument("--context-size", type=int, help="rows of a context (default: 128 for SAELens, 256 for delphi)")
+    parser.add_argument("--context-size", type=int, default=128, help="rows of a context of SAELens or delphi")
     parser.add_argument("--seed", type=int, default=0, help="order of the rows for dictionary_learning")
     parser.add_argument("--window", type=int, default=64, help="tokens of the text of a pair")
     parser.add_argument(
@@ -100,8 +98,8 @@ def _export(run: Run, args: argparse.Namespace, progress: Callable[[int, int], N
     if args.layer is None:
         raise ValueError(f"--to {args.to} exports one layer: pass --layer")
     if args.to == "delphi":
-        size = args.context_size or 256
-        return features.to_delphi(run, args.output, args.layer, args.site, context_size=size, progress=progress)
+        options = {"context_size": args.context_size, "progress": progress}
+        return features.to_delphi(run, args.output, args.layer, args.site, **options)
     if args.to == "features":
         options = {"tokenizer": pairs.tokenizer_of(run, args.tokenizer), "progress": progress}
         return features.to_feature_json(run, args.output, args.layer, args.ids, args.site, **options)
@@ -116,7 +114,7 @@ def _writer(run: Run, args: argparse.Namespace) -> tuple[Callable[..., Any], dic
         case "safetensors":
             return parts.to_safetensors, {}
         case "saelens":
-            return saelens.to_saelens, {"context_size": args.context_size or 128}
+            return saelens.to_saelens, {"context_size": args.context_size}
         case "dictionary_learning":
             return parts.to_shuffled_safetensors, {"seed": args.seed}
         case "pairs":

@@ -4,7 +4,6 @@
 6.54.12 has for them (loading/pretrained_sae_loaders.py).
 """
 
-import io
 import json
 import os
 import re
@@ -18,117 +17,89 @@ from ..format.limits import is_inflated
 from ..format.safe_pickle import load_torch
 from .parts import write_safetensors
 
-_GEMMA, _QWEN = {"W_enc", "W_dec", "b_enc", "b_dec", "threshold"}, {"W_enc", "W_dec", "b_enc", "b_dec"}
-_MAX_PICKLE_BYTES = 1 << 20
-_LAYER, _K = re.compile(r"\blayer_?(\d{1,4})\b"), re.compile(r"L0_(\d{1,5})")
+_TENSORS = {"W_enc": ("d_in", "d_sae"), "W_dec": ("d_sae", "d_in"), "b_enc": ("d_sae",), "b_dec": ("d_in",)}
+_LAYOUTS = {
+    "params.npz": ("Gemma Scope 1", _TENSORS | {"threshold": ("d_sae",)}, {"architecture": "jumprelu"}),
+    ".sae.pt": ("Qwen-Scope", _TENSORS, {"architecture": "topk", "rescale_acts_by_decoder_norm": False}),
+}
+_LAYER, _K, _KIND = re.compile(r"\blayer_?(\d{1,4})\b"), re.compile(r"L0_(\d{1,5})"), re.compile(r"-(res|mlp|att)\b")
 _HOOKS = {"res": "blocks.{}.hook_resid_post", "mlp": "blocks.{}.hook_mlp_out", "att": "blocks.{}.attn.hook_z"}
+_CONFIG = {"dtype": "float32", "device": "cpu", "apply_b_dec_to_input": False, "normalize_activations": "none"}
 _STORAGES = {"FloatStorage": "fp32", "HalfStorage": "fp16", "BFloat16Storage": "bf16"}
 
 
 def convert_sae(source: str, folder: str, hook_name: str | None = None, k: int | None = None) -> list[str]:
     """Writes `cfg.json` and `sae_weights.safetensors`, in fp32, and returns the folders.
 
-    Args:
-        source: a params.npz or layerN.sae.pt, or a folder of them, whose subfolders the result then has.
-        folder: the result, which must not exist.
-        hook_name: of TransformerLens; None to take it from the path: `…-res/layer_12/…`, `layer12.sae.pt`.
-        k: of an autoencoder of Qwen-Scope; None to take it from the path: `…-L0_50/…`.
-
-    Raises:
-        FileExistsError, FileNotFoundError: the folder exists, or the source has no such file.
-        ValueError: a file is damaged or of another layout, or its path does not name the hook and k.
+    source: a file, or a folder whose subfolders the new `folder` then has. hook_name, k (of Qwen-Scope): None to take
+    them from the path, such as `…-res/layer_12/…`, `…-L0_50/layer12.sae.pt`. Raises FileExistsError, FileNotFoundError,
+    and ValueError for a damaged file or a path that does not name the hook and k.
     """
     if os.path.exists(folder):
         raise FileExistsError(f"{folder} exists; choose another folder")
-    found = {source: folder}
-    if os.path.isdir(source):
-        paths = (os.path.join(root, name) for root, _, names in os.walk(source) for name in sorted(names))
-        files = [path for path in paths if os.path.basename(path) == "params.npz" or path.endswith(".sae.pt")]
-        ends = {
-            path: os.path.relpath(path, source).removesuffix(".sae.pt").removesuffix("params.npz") for path in files
-        }
-        found = {path: os.path.normpath(os.path.join(folder, end)) for path, end in ends.items()}
-    if not found:
+    walked = (os.path.join(root, name) for root, _, names in os.walk(source) for name in sorted(names))
+    paths = [path for path in (walked if os.path.isdir(source) else [source]) if path.endswith((*_LAYOUTS,))]
+    if not paths:
         raise FileNotFoundError(f"{source} has no params.npz and no layerN.sae.pt")
-    for path, target in found.items():
+    targets = []
+    for path in paths:
+        end = next(end for end in _LAYOUTS if path.endswith(end))
         try:
-            with zipfile.ZipFile(path) as archive:
-                tensors = _read_npz(archive) if path.endswith(".npz") else _read_torch(archive)
-            config = _config(tensors, os.path.abspath(path), hook_name, k)
+            tensors, config = _converted(path, end, hook_name, k)
         except OSError:
             raise
         except Exception as error:  # zipfile and numpy raise many
             raise ValueError(f"{path} cannot be read: {str(error)[:300]}") from error
-        os.makedirs(target)
-        write_safetensors(os.path.join(target, "sae_weights.safetensors"), tensors)
-        with open(os.path.join(target, "cfg.json"), "w", encoding="utf-8") as file:
+        targets.append(os.path.normpath(os.path.join(folder, os.path.relpath(path, source).removesuffix(end))))
+        os.makedirs(targets[-1])
+        write_safetensors(os.path.join(targets[-1], "sae_weights.safetensors"), tensors)
+        with open(os.path.join(targets[-1], "cfg.json"), "w", encoding="utf-8") as file:
             json.dump(config, file, indent=2)
-    return list(found.values())
+    return targets
 
 
-def _read(archive: zipfile.ZipFile, name: str, most: int | None = None) -> bytes:
-    info = archive.getinfo(name)
-    if is_inflated(info.file_size, info.compress_size) or (most is not None and info.file_size > most):
-        raise ValueError(f"its {name:.50} would have {info.file_size} bytes")
-    return archive.read(info)
-
-
-def _read_npz(archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
-    tensors = {}
-    for name in archive.namelist():
-        file = io.BytesIO(_read(archive, name))
-        version = np.lib.format.read_magic(file)
-        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-        shape, is_fortran, dtype = read(file)
-        if dtype not in (np.float16, np.float32, np.float64) or not dtype.isnative:
-            raise ValueError(f"its {name:.50} is {dtype!s:.50}, not of floats")
-        values = np.frombuffer(file.read(), dtype).reshape(shape, order="F" if is_fortran else "C")
-        name = name.removesuffix(".npy")
-        tensors["W_" + name[2:] if name.startswith("w_") else name] = np.ascontiguousarray(values, np.float32)
-    if "scaling_factor" in tensors and not np.allclose(tensors.pop("scaling_factor"), 1):
+def _converted(path: str, end: str, hook_name: str | None, k: int | None) -> tuple[dict[str, np.ndarray], dict]:
+    """The tensors and cfg.json."""
+    title, layout, config = _LAYOUTS[end]
+    with zipfile.ZipFile(path) as archive:
+        if is_inflated(sum(each.file_size for each in archive.infolist()), os.path.getsize(path)):
+            raise ValueError("it would need far more memory than its size")
+        found = _read_torch(archive) if path.endswith(".pt") else dict(np.load(path, allow_pickle=False))
+    tensors = {re.sub("^w_", "W_", name): np.asarray(values) for name, values in found.items()}
+    if not np.allclose(tensors.pop("scaling_factor", np.ones(1)), 1):
         raise ValueError("it has a finetuning_scaling_factor other than 1, which is not supported")
-    if set(tensors) != _GEMMA:
-        raise ValueError(f"it has {', '.join(sorted(tensors)):.200}; Gemma Scope 1 has {', '.join(sorted(_GEMMA))}")
-    return tensors
+    if set(tensors) != set(layout):
+        raise ValueError(f"it has {', '.join(sorted(tensors)):.200}; {title} has {', '.join(sorted(layout))}")
+    sizes = dict(zip(("d_in", "d_sae"), tensors["W_enc"].shape, strict=True))
+    for name, values in tensors.items():
+        shape = [sizes[axis] for axis in layout[name]]
+        if list(values.shape) != shape or values.dtype.kind != "f" or not np.isfinite(values).all():
+            raise ValueError(f"its {name} {list(values.shape)} is not {shape} of finite floats")
+    where, is_topk = os.path.abspath(path), config["architecture"] == "topk"
+    if re.search(r"[/\\]embedding[/\\]", where):
+        raise ValueError("it is of embeddings, which are scaled in another way")
+    kinds, layers, in_path = ["res"] if is_topk else _KIND.findall(where), _LAYER.findall(where), _K.search(where)
+    if hook_name is None and not (layers and kinds):
+        raise ValueError("its path names no layer and kind, such as gemma-scope-2b-pt-res/layer_12: pass --hook-name")
+    hook_name = hook_name or _HOOKS[kinds[-1]].format(int(layers[-1]))
+    k = k or int(in_path[1] if in_path else 0)
+    if is_topk and not 0 < k <= sizes["d_sae"]:
+        raise ValueError(f"its k is {k}, and its path names none up to {sizes['d_sae']}, such as …-L0_50: pass --k")
+    config = config | sizes | ({"k": k} if is_topk else {}) | _CONFIG
+    config |= {"reshape_activations": "hook_z" if hook_name.endswith("hook_z") else "none"}
+    config |= {"metadata": {"hook_name": hook_name, "sae_lens_version": "6.54.12", "prepend_bos": True}}
+    return {name: np.ascontiguousarray(values, np.float32) for name, values in tensors.items()}, config
 
 
 def _read_torch(archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
-    """The tensors of a file of `torch.save`: a pickle that names storages, and a file for each storage."""
+    """The tensors of a file of `torch.save`, transposed: a pickle that names storages, and a file for each storage."""
     (pickle,) = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-    tensors, stored = {}, load_torch(io.BytesIO(_read(archive, pickle, _MAX_PICKLE_BYTES)))
-    if set(stored) != _QWEN:
-        raise ValueError(
-            f"it has {', '.join(sorted(map(str, stored))):.200}; Qwen-Scope has {', '.join(sorted(_QWEN))}"
-        )
-    for name, (storage, key, offset, shape, strides) in stored.items():
+    tensors = {}
+    for name, (storage, key, offset, shape, strides) in load_torch(archive.open(pickle)).items():
         kind = STORED[_STORAGES[storage]]
-        if strides != tuple(prod(shape[place + 1 :]) for place in range(len(shape))):
-            raise ValueError(f"its {name} is not contiguous")
-        values = np.frombuffer(_read(archive, f"{pickle[: -len('data.pkl')]}data/{key}"), kind)
-        values = Rows(values[offset : offset + prod(shape)].reshape(shape), None).to_float32()
-        tensors[name] = np.ascontiguousarray(values.T)
+        if name not in _TENSORS or strides != (*shape[1:], 1):
+            raise ValueError(f"its {name} is not contiguous, or none of {', '.join(_TENSORS)}")
+        data = archive.read(f"{pickle.removesuffix('data.pkl')}data/{key}")
+        values = np.frombuffer(data, kind, prod(shape), offset * kind.itemsize).reshape(shape)
+        tensors[name] = Rows(values, None).to_float32().T
     return tensors
-
-
-def _config(tensors: dict[str, np.ndarray], path: str, hook_name: str | None, k: int | None) -> dict:
-    d_in, d_sae = tensors["W_enc"].shape
-    shapes = {"W_enc": (d_in, d_sae), "W_dec": (d_sae, d_in), "b_dec": (d_in,)}
-    for name, values in tensors.items():
-        if values.shape != shapes.get(name, (d_sae,)) or not np.isfinite(values).all():
-            raise ValueError(f"its {name} has the shape {values.shape} or is not finite; W_enc is [{d_in}, {d_sae}]")
-    is_topk, layers, in_path = "threshold" not in tensors, _LAYER.findall(path), _K.search(path)
-    kind = "res" if is_topk else next((kind for kind in _HOOKS if re.search(rf"-{kind}\b", path)), None)
-    if re.search(r"[/\\]embedding[/\\]", path):
-        raise ValueError("it is of embeddings, which are scaled in another way")
-    if hook_name is None and layers and kind:
-        hook_name = _HOOKS[kind].format(int(layers[-1]))
-    k = k or (int(in_path[1]) if in_path else None)
-    if hook_name is None:
-        raise ValueError("its path names no layer and kind, such as gemma-scope-2b-pt-res/layer_12: pass --hook-name")
-    config: dict = {"architecture": "topk" if is_topk else "jumprelu", "d_in": d_in, "d_sae": d_sae, "dtype": "float32"}
-    config |= {"device": "cpu", "apply_b_dec_to_input": False, "normalize_activations": "none"}
-    config |= {"reshape_activations": "hook_z" if hook_name.endswith("hook_z") else "none"}
-    config |= {"metadata": {"hook_name": hook_name, "sae_lens_version": "6.54.12", "prepend_bos": True}}
-    if is_topk and not (k and 0 < k <= d_sae):
-        raise ValueError(f"its k is {k}, and its path names none up to {d_sae}, such as …-L0_50: pass --k")
-    return config | ({"k": k, "rescale_acts_by_decoder_norm": False} if is_topk else {})

@@ -132,8 +132,7 @@ def _card(run: Run, repo: str, digest: str) -> str:
         "rows of each layer and site": f"{run.num_rows:,}",
         "digest": digest,
     }
-    layer, site = (run.layers[0], run.sites[0]) if run.sites else next((m[1], m[0]) for m in run.first.moments)
-    use = "for batch in run.batches({}, {}):\n    ..." if run.sites else "moments = run.moments({}, {})[None]"
+    what = f"run.batches({run.layers[0]}, {json.dumps(run.sites[0])})" if run.sites else "run.first.moments"
     rows = "\n".join(f"| {name} | {_cell(value)} |" for name, value in facts.items() if value is not None)
     return f"""---
 pretty_name: {json.dumps(repo.rpartition("/")[2])}
@@ -152,7 +151,8 @@ import gleaner_reader
 import huggingface_hub
 
 run = gleaner_reader.open(huggingface_hub.snapshot_download({json.dumps(repo)}, repo_type="dataset"))
-{use.format(layer, json.dumps(site))}
+for each in {what}:
+    ...
 ```
 
 `gleaner-reader verify FOLDER --digest {digest}` shows that a copy has these bytes.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .pieces import as_float, columns_of, pieces, site_of
+from ..run.pieces import as_float, columns_of, pieces, site_of
 from .unfinished import Unfinished, bytes_of, settings_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..run.pieces import as_float, columns_of, pieces, site_of
 from .arrow import ArrowFolder, import_datasets
-from .pieces import as_float, columns_of, pieces, site_of
 from .unfinished import Unfinished, bytes_of, settings_of
 
 if TYPE_CHECKING:

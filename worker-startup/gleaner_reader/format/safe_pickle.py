@@ -227,46 +227,25 @@ class _CheckedUnpickler(pickle._Unpickler):
 
 
 class _TorchUnpickler(_CheckedUnpickler):
-    """Reads the pickle of `torch.save`. A tensor is (storage class, key, offset, shape, strides), and has no values."""
+    """Reads data.pkl of `torch.save`. A tensor becomes [storage class, key, offset, shape, strides]."""
 
     def __init__(self, file: Any):
         super().__init__(file, lambda layer, array: array, 0, 1 << 22)
         self._names: dict = {("torch", name): name for name in ("FloatStorage", "HalfStorage", "BFloat16Storage")}
-        self._names |= {
-            ("torch._utils", "_rebuild_tensor_v2"): _Name(self._tensor),
-            ("collections", "OrderedDict"): _Name(lambda *_: {}),
-        }
-        self._handlers = _HANDLERS | {pickle.BINPERSID[0]: lambda self: self.append(self._storage(self.stack.pop()))}
-
-    def _storage(self, value: Any) -> tuple:
-        kind, name, key, _, _ = value
-        if kind != "storage" or type(name) is not str or type(key) is not str or not key.isdigit():
-            raise Unsafe("it has a storage that torch.save does not write")
-        return name, key
-
-    def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any, *_: object) -> tuple:
-        (name, key), numbers = storage, (offset, *shape, *strides)
-        if (
-            type(shape) is not tuple
-            or type(strides) is not tuple
-            or not all(type(number) is int and 0 <= number < 1 << 40 for number in numbers)
-            or len(shape) != len(strides)
-        ):
-            raise Unsafe("it has a tensor of another shape than torch.save writes")
-        return name, key, offset, shape, strides
+        self._names["torch._utils", "_rebuild_tensor_v2"] = _Name(lambda storage, *facts: [*storage[:2], *facts[:3]])
+        self._names["collections", "OrderedDict"] = _Name(lambda *_: {})
+        # A storage is ("storage", class, key, device, count).
+        self._handlers = _HANDLERS | {pickle.BINPERSID[0]: lambda self: self.append(self.stack.pop()[1:3])}
 
 
-def load_torch(file: BinaryIO) -> dict[str, tuple]:
-    """The tensors of data.pkl in a file of `torch.save`, by name. Raises Unsafe for all but a dict of tensors."""
-    try:
-        value = _TorchUnpickler(_Source(file, _BUFFER_BYTES)).load()  # pyrefly: ignore[bad-argument-type]
-    except Unsafe:
-        raise
-    except Exception as error:
-        raise Unsafe(f"it cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
-    if type(value) is not dict or not all(type(each) is tuple and len(each) == 5 for each in value.values()):
-        raise Unsafe("it is not a dict of tensors")
-    return value
+def load_torch(file: BinaryIO) -> dict[str, list]:
+    """The vectors and matrices of data.pkl in a file of `torch.save`. A damaged pickle can raise any error."""
+    tensors: Any = _TorchUnpickler(_Source(file, _BUFFER_BYTES)).load()  # pyrefly: ignore[bad-argument-type]
+    for kind, key, offset, shape, strides in tensors.values():
+        is_matrix = type(kind) is type(key) is str and len(shape) == len(strides) <= 2
+        if not is_matrix or not all(type(n) is int and 0 <= n < 1 << 40 for n in (offset, *shape, *strides)):
+            raise Unsafe("it has a tensor of another shape than an autoencoder")
+    return tensors
 
 
 def _text(data: bytes) -> str:

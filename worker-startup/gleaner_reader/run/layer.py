@@ -1,14 +1,13 @@
 """One layer of a whole run as one array [rows, width]: shard by shard, or row by row."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from ..format.convert import STORED, Rows, check_kind, empty_rows, finish
 from ..format.files import PARALLEL
-from ..query.rows import row_numbers
 from ..shuffle.source import RowSource
 from ..shuffle.workers import current_worker
 
@@ -95,6 +94,18 @@ class Layer:
         rows = shard.rows(self._site, self._layer, 0, shard.num_rows, self._verify)
         shard.release_rows()
         return rows
+
+
+def row_numbers(key: int | slice | np.ndarray | Sequence[int], count: int) -> np.ndarray:
+    """int64 [n]: the rows of `count` that the key chooses; negative ones count from the end. Raises as `Layer[key]`."""
+    numbers = np.arange(*key.indices(count)) if isinstance(key, slice) else np.atleast_1d(np.asarray(key))
+    if numbers.ndim != 1 or (len(numbers) and not np.issubdtype(numbers.dtype, np.integer)):
+        raise TypeError(f"rows are chosen by a number, a slice or numbers, not by {type(key).__name__}")
+    numbers = numbers.astype(np.int64)
+    wrong = (numbers < -count) | (numbers >= count)
+    if wrong.any():
+        raise IndexError(f"there is no row {numbers[wrong][0]}; there are {count}")
+    return np.where(numbers < 0, numbers + count, numbers)
 
 
 def read_rows(run: RowSource, site: str, layer: int, numbers: np.ndarray) -> Rows:

@@ -2,26 +2,23 @@
 
 import hashlib
 import json
-import os
+import re
 from collections.abc import Hashable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..format.convert import Rows
 from ..format.errors import ShardError
-from ..format.tokenizer import open_tokenizer
-from ..query.moments import Moments, add_samples, moments_of
-from ..query.rows import Row, row_numbers, row_of, typed
-from ..query.top import FOUND, HISTOGRAM_EDGES, Best, Feature, Top
+from ..format.index import Index
+from .answers import FOUND, HISTOGRAM_EDGES, Feature, Moments, Row, Top, best
+from .layer import row_numbers
+from .pieces import Piece, ahead, pieces
 from .shard import Shard
 from .shards import Shards
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_ROWS_AT_ONCE = 1 << 14
 _PIECE_BYTES = 1 << 25  # of moments
 _MAX_GROUPS = 4096
 
@@ -29,54 +26,59 @@ _MAX_GROUPS = 4096
 class Questions(Shards[Shard]):
     """The part of a Run that answers questions. Memory does not grow with the run."""
 
-    stream_numbers: list[int]  # of each shard
-
     @property
     def outputs(self) -> dict[str, dict]:
-        """What the run computed from activations: `{"scope": {"kind": "features", "site", "k", …}}`, or empty."""
-        return self.first.outputs
+        """What the run computed from activations: `{"scope": {"kind": "features", "site", "d_sae", …}}`, or empty."""
+        return {name: each for name, each in self.first.stated("outputs").items() if isinstance(each, dict)}
 
     def rows(
-        self, ids: Sequence[int] | np.ndarray, *, context: int = 16, tokenizer: "Tokenizer | str | None" = None
+        self, ids: Sequence[int] | np.ndarray, *, context: int = 16, tokenizer: "Tokenizer | None" = None
     ) -> list[Row]:
         """The origin of rows, and the text around each: `context` tokens before and after. ids: as in `layer(…)[ids]`.
 
-        tokenizer: that of the run's model: `export.tokenizer_of(run)`, or the path of its tokenizer.json. None for rows
-        without text. Raises IndexError for a row that the run lacks, and what `export.open_tokenizer` raises.
+        tokenizer: `export.tokenizer_of(run)`; None for no text. Raises IndexError for a row that the run lacks.
 
-        >>> row = run.rows([5], context=2, tokenizer="my-model/tokenizer.json")[0]
+        >>> row = run.rows([5], context=2, tokenizer=gleaner_reader.export.open_tokenizer("my-model"))[0]
         >>> row.stream, row.sample, row.position, row.before + "|" + row.token
         (0, 0, 5, 't3 t4|t5')
         """
         if context < 0:
             raise ValueError(f"context is {context}; set it to at least 0")
-        if isinstance(tokenizer, str | os.PathLike):
-            tokenizer = open_tokenizer(os.fspath(tokenizer))
-        numbers, found = row_numbers(ids, self.num_rows), {}
-        shards = np.searchsorted(self.row_offsets, numbers, "right") - 1
-        for place in np.argsort(numbers, kind="stable").tolist():  # reads each index once
-            shard = int(shards[place])
-            row = int(numbers[place] - self.row_offsets[shard])
-            found[place] = row_of(self.stream_numbers[shard], self.shard_index(shard), row, context, tokenizer)
-        return [found[place] for place in range(len(numbers))]
+        numbers = row_numbers(ids, self.num_rows).tolist()
+        found = {number: self._row(number, context, tokenizer) for number in sorted(set(numbers))}  # by shard
+        return [found[number] for number in numbers]
+
+    def _row(self, number: int, context: int, tokenizer: "Tokenizer | None") -> Row:
+        shard = int(np.searchsorted(self.row_offsets, number, "right")) - 1
+        index, row = self.shard_index(shard), number - int(self.row_offsets[shard])
+        sample = int(np.searchsorted(index.row_offsets, row, "right")) - 1
+        position = None if index.positions is None else int(index.positions[row])
+        tokens, token_id, texts, ranges = [], None, [None] * 4, [None, (0, None), None, None]
+        if index.token_ids is not None:
+            tokens = index.token_ids[slice(*index.sample_offsets[sample : sample + 2])].tolist()
+        if position is not None and tokens:
+            begin, after, token_id = max(position - context, 0), position + 1, tokens[position]
+            ranges = [(position, after), (begin, after + context), (begin, position), (after, after + context)]
+        if tokenizer and tokens:
+            texts = [each and tokenizer.decode(tokens[slice(*each)], skip_special_tokens=False) for each in ranges]
+        kept = index.kept[sample] if index.kept else {}
+        return Row(self.shards[shard].stream, int(index.sample_idx[sample]), position, token_id, *texts, kept)
 
     def table(self, *fields: str) -> dict[str, np.ndarray]:
         """Kept fields as an array [rows] each: all rows of a sample have its value.
 
-        An array is int64, float64, bool, or of texts up to 64 characters. Other values are in an array of objects, with
-        None where a record lacks the field. Raises ValueError for a field that no record has.
+        An array is int64, float64 or bool, or of objects: texts, mixed values, and None where a record lacks the field.
+        Raises ValueError for a field that no record has.
 
         >>> run.table("n")["n"].shape == (run.num_rows,)
         True
         """
-        values, counts, known = {name: [] for name in fields}, [np.empty(0, np.int64)], {}
-        for number in range(len(self.shards)):
-            counts.append(np.diff(self.shard_index(number).row_offsets))
-            for kept in self._kept_of(number, known):
-                for name, column in values.items():
-                    column.append(kept.get(name))
-        self._check_fields(fields, known)
-        return {name: np.repeat(typed(column), np.concatenate(counts)) for name, column in values.items()}
+        values, counts = {name: [] for name in fields}, [np.empty(0, np.int64)]
+        for _, index, kept in self._kept_of(self.shards, fields):
+            counts.append(np.diff(index.row_offsets))
+            for name, column in values.items():
+                column += [record.get(name) for record in kept]
+        return {name: np.repeat(_typed(column), np.concatenate(counts)) for name, column in values.items()}
 
     def top(
         self,
@@ -88,182 +90,155 @@ class Questions(Shards[Shard]):
         per_sample: int = 1,
         state: dict | None = None,
     ) -> Top:
-        """The n rows with the highest scores. Scores that are not finite are left out.
+        """The n rows with the highest scores; scores that are not finite are left out.
 
-        Args:
-            what: a direction [width] for dot products in fp32, or ("probe", 0): a column of a stored projection.
-            site: of a direction; needed if the run has several.
-            per_sample: the most rows of one sample.
-            state: a dict, filled after each shard and plain JSON. An equal call goes on from it.
-
-        Raises:
-            ValueError: the run has no such layer, site or column, or `what` or `state` does not fit it.
+        what: a direction [width] for dot products in fp32, or ("probe", 0): a column of a stored projection. site: of a
+        direction; needed if the run has several. per_sample: the most rows of one sample. state: a dict, filled while
+        rows are read, and plain JSON; an equal call goes on from it. Raises ValueError where one does not fit the run.
 
         >>> top = run.top(12, np.ones(8), n=3)
-        >>> texts = [row.text for row in run.rows(top.rows, tokenizer="my-model/tokenizer.json")]
+        >>> texts = [row.sample for row in run.rows(top.rows)]
         """
-        state, best, column, weights = {} if state is None else state, Best(1, n, per_sample), None, np.empty(0)
-        if isinstance(what, tuple):
-            site, column = str(what[0]), int(what[1])
+        site, column = what if isinstance(what, tuple) else (site, None)
         self._check(layer, site)
         site = self.first.site(site)
-        if column is None:
-            weights = np.asarray(what, np.float32)
-            if weights.shape != (self.widths[site],) or not np.isfinite(weights).all():
-                raise ValueError(
-                    f"what is {weights.shape}; a direction in {site} is {self.widths[site]} finite numbers"
-                )
-        elif not 0 <= column < self.widths[site]:
-            raise ValueError(f"there is no column {column} in {site}; it has {self.widths[site]}")
+        width, weights = self.widths[site], np.asarray([] if column is not None else what, np.float32)
+        if not (weights.shape == (width,) and np.isfinite(weights).all() if column is None else 0 <= column < width):
+            asked = f"of {weights.shape}" if column is None else f"column {column}"
+            raise ValueError(f"what is {asked}; {site} has {width} columns, and a direction as many finite numbers")
         question = json.dumps([site, layer, column, n, per_sample, [shard.size_bytes for shard in self.shards]])
         of = hashlib.sha256(question.encode() + weights.tobytes()).hexdigest()
-        if state and state.get("of") != of:
+        state = {} if state is None else state
+        if state.setdefault("of", of) != of:
             raise ValueError("Failed to resume: the state is of another question or of other shards; use state={}")
-        if state:
-            best.add(np.array([tuple(each) for each in state["best"]], FOUND))
-        for number, begin, rows, found in self._scan(site, layer, state.get("shard", 0)):
-            values = rows.to_float32()
-            found["score"] = values @ weights if column is None else values[:, column]
-            best.add(found)
-            if begin + len(found) == self.shards[number].num_rows:
-                state |= {"of": of, "shard": number + 1, "best": [list(each) for each in best.found.tolist()]}
-        return Top(best.found["row"], best.found["score"], state)
+        found = best(np.array([tuple(each) for each in state.get("best", [])], FOUND), n, per_sample)
+        for piece in ahead(pieces(self, site, layer, state.get("rows", 0))):
+            values = piece.rows.to_float32()
+            scores = values @ weights if column is None else values[:, column]
+            (rows,) = np.nonzero(scores > (found["score"][-1] if len(found) == n else -np.inf))
+            found = best(found, n, per_sample, (piece, rows, scores[rows], 0))
+            state |= {"rows": piece.end, "best": found.tolist()}
+        return Top(found["row"], found["score"])
 
     def feature(self, layer: int, id: int, *, name: str | None = None, n: int = 20) -> Feature:
         """One feature, as `features` reads many."""
         return self.features(layer, [id], name=name, n=n)[id]
 
     def features(self, layer: int, ids: Sequence[int], *, name: str | None = None, n: int = 20) -> dict[int, Feature]:
-        """Where features of a sparse autoencoder are active, by their ids.
+        """Where features of a sparse autoencoder are active, by their ids. n: the most rows in `top` of each.
 
-        name: of the features in the spec; needed if the run has several. n: the most rows in `top` of a feature. Raises
-        ValueError for a layer, a name or an id that the run lacks.
+        name: as in the spec; needed if there are several. Raises ValueError for a layer, name or id that the run lacks.
 
         >>> run.features(12, [3, 5], n=10)[5].density  # doctest: +SKIP
         0.0125
         """
-        name = self.features_name(layer, name)
-        ids, width = list(dict.fromkeys(int(each) for each in ids)), self.outputs[name]["d_sae"]
-        if wrong := [each for each in ids if not 0 <= each < width]:
-            raise ValueError(f"there is no feature {wrong[0]} of {name}; it has {width}")
-        size = max(ids, default=0) + 1
-        place_of = np.full(size + 1, -1, np.int64)
-        place_of[ids] = np.arange(len(ids))
-        best, largest = Best(len(ids), n, 1), np.zeros(len(ids), np.float32)
-        histogram = np.zeros((len(ids), len(HISTOGRAM_EDGES) - 1), np.int64)
-        by_stream = {stream: np.zeros(len(ids), np.int64) for stream in self.stream_numbers}
-        for number, first, block, found in self._scan(f"{name}_ids", layer):
-            places = place_of[np.minimum(block.stored.view("<u4"), size)]  # -1, which pads, is the largest
-            rows, columns = np.nonzero(places >= 0)
-            if len(rows):
-                values = self.shards[number].rows(name, layer, first + rows[0], first + rows[-1] + 1).to_float32()
-                found, places = found[rows], places[rows, columns]
-                found["group"], found["score"] = places, values[rows - rows[0], columns]
-                by_stream[self.stream_numbers[number]] += np.bincount(places, minlength=len(ids))
-                np.add.at(histogram, (places, np.searchsorted(HISTOGRAM_EDGES[1:-1], found["score"], "right")), 1)
-                np.maximum.at(largest, places, found["score"])
-                best.add(found)
+        name, wanted = self.features_name(layer, name), np.unique(np.asarray(ids, np.int64))
+        count, found = len(wanted), best(np.empty(0, FOUND), n, 1)
+        histogram = np.zeros((count, len(HISTOGRAM_EDGES) - 1), np.int64)
+        by_stream = {shard.stream: np.zeros(count, np.int64) for shard in self.shards}
+        for piece, rows, each, values in self.active(layer, name, wanted):
+            groups = np.searchsorted(wanted, each)
+            by_stream[int(piece.columns["stream"][0])] += np.bincount(groups, minlength=count)
+            histogram += np.histogram2d(groups, values, (np.arange(count + 1), HISTOGRAM_EDGES))[0].astype(np.int64)
+            found = best(found, n, 1, (piece, rows, values, groups))
         stats = [shard.stats.get(f"{name}.{layer}") for shard in self.shards]
-        is_cut = any(isinstance(each, dict) and each.get("cut") not in (None, 0) for each in stats)
-        active = sum(by_stream.values(), np.zeros(len(ids), np.int64))
-        density, result = active / max(self.num_rows, 1), {}
-        for place, each in enumerate(ids):
-            counts = {stream: int(counts[place]) for stream, counts in by_stream.items()}
-            facts = int(active[place]), float(density[place]), is_cut, float(largest[place]), counts, histogram[place]
-            result[each] = Feature(name, layer, each, *facts, best.of(place))
+        is_cut, result = any(isinstance(each, dict) and each.get("cut") for each in stats), {}
+        for place, id in enumerate(wanted.tolist()):
+            counts = {stream: int(each[place]) for stream, each in by_stream.items()}
+            active, top = sum(counts.values()), found[found["group"] == place]
+            facts = active, active / max(self.num_rows, 1), is_cut, float(top["score"].max(initial=0)), counts
+            result[id] = Feature(name, layer, id, *facts, histogram[place], Top(top["row"], top["score"]))
         return result
+
+    def active(
+        self, layer: int, name: str, ids: np.ndarray | None = None, begin: int = 0
+    ) -> Iterator[tuple[Piece, np.ndarray, np.ndarray, np.ndarray]]:
+        """Yields (piece of ids, rows in it, ids, fp32 values) of stored features. ids: those wanted; None for all."""
+        width, strengths = self.outputs[name]["d_sae"], self.layer(layer, name, dtype="float32")
+        wanted = np.append(np.full(width, ids is None), False)  # -1, which pads, is the last one
+        if ids is not None and (wrong := ids[(ids < 0) | (ids >= width)]).size:
+            raise ValueError(f"there is no feature {wrong[0]} of {name}; it has {width}")
+        wanted[[] if ids is None else ids] = True
+        for piece in ahead(pieces(self, f"{name}_ids", layer, begin)):
+            stored = piece.rows.stored
+            rows, columns = np.nonzero(wanted[np.minimum(stored.view("<u4"), width)])
+            distinct, places = np.unique(rows, return_inverse=True)
+            yield piece, rows, stored[rows, columns], strengths[piece.begin + distinct][places, columns]
 
     def moments(
         self, layer: int, site: str | None = None, *, by: str | None = None, streams: Sequence[int] | None = None
     ) -> dict[Hashable, Moments]:
         """Means and variances of a layer, by each value of a kept field; {None: …} of all without `by`.
 
-        Equal runs give equal bits: samples are added in fp64 in their order. A record without the field counts as None.
-        by: a field with at most 4,096 texts or numbers. streams: those to add; None for all. Raises ValueError where
-        the run has no such moments, field or stream, or the field does not fit.
+        Samples are added in fp64 in their order, so equal runs give equal bits. A record without the field counts as
+        None. by: at most 4,096 texts or numbers. Raises ValueError for moments, a field or a stream that the run lacks.
 
         >>> run.moments(12, by="label")["cat"].mean.shape  # doctest: +SKIP
         (2304,)
         """
-        stored, totals, known = self.first.moments, {}, {}
+        stored, known, totals = self.first.moments, {shard.stream for shard in self.shards}, {}
         sites = [name for name, number in stored if number == layer]
         key = sites[0] if site is None and len(sites) == 1 else str(site), layer
         if key not in stored:
             names = ", ".join(f"{name}.{number}" for name, number in stored)
             raise ValueError(f"site is {site!r} and layer {layer!r}; {self.url} has moments of {names or 'no site'}")
-        chosen = set(self.stream_numbers if streams is None else map(int, streams))
-        if absent := chosen - set(self.stream_numbers):
+        chosen = known if streams is None else set(streams)
+        if absent := chosen - known:
             raise ValueError(f"there is no stream {min(absent)} in {self.url}")
-        _, step = self.row_offsets, max(1, _PIECE_BYTES // (4 * stored[key]))  # row_offsets compares all headers
-        for number in (n for n, stream in enumerate(self.stream_numbers) if stream in chosen):
-            values = [fields.get(by) for fields in self._kept_of(number, known)]
-            if any(isinstance(value, list | dict) for value in values):
-                raise ValueError(f"{by} is a list or an object in some records; moments are by texts or numbers")
-            if len(totals.keys() | set(values)) > _MAX_GROUPS:
-                raise ValueError(f"{by} has more than {_MAX_GROUPS:,} values, and each has its own sums in memory")
-            counts = np.diff(self.shard_index(number).row_offsets)
-            for begin in range(0, len(counts), step):
-                end = min(begin + step, len(counts))
-                tensors = (f"{key[0]}.{layer}.{kind}" for kind in ("sum", "squares"))
-                both = [self.shards[number].tensor(name, begin, end) for name in tensors]
-                add_samples(totals, values[begin:end], counts[begin:end], *both)
-        self._check_fields([] if by is None else [by], known)
-        return {value: moments_of(*total) for value, total in totals.items()}
+        step, shards = max(1, _PIECE_BYTES // (4 * stored[key])), [s for s in self._opened if s.stream in chosen]
+        for shard, index, kept in self._kept_of(shards, [] if by is None else [by]):
+            values, counts = [record.get(by) for record in kept], np.diff(index.row_offsets)
+            if shard.moments.get(key) != stored[key]:
+                raise ShardError(f"{shard.url} lacks the moments of {key[0]}.{layer} that other shards of the run have")
+            if any(isinstance(each, list | dict) for each in values) or len({*totals, *values}) > _MAX_GROUPS:
+                raise ValueError(f"{by} is not of at most {_MAX_GROUPS:,} texts or numbers, whose sums are in memory")
+            for begin in range(0, len(kept), step):
+                here = slice(begin, min(begin + step, len(kept)))
+                both = (shard.tensor(f"{key[0]}.{layer}.{kind}", here.start, here.stop) for kind in ("sum", "squares"))
+                for value, count, *sums in zip(values[here], counts[here], *both, strict=True):
+                    total = totals.setdefault(value, [0, np.zeros((2, stored[key]))])
+                    total[0] += int(count)
+                    total[1] += sums
+        means = {value: (count, *(total / count)) for value, (count, total) in totals.items()}
+        return {value: Moments(n, mean, np.maximum(square - mean**2, 0)) for value, (n, mean, square) in means.items()}
 
     def difference_of_means(self, layer: int, by: str, a: Hashable, b: Hashable, site: str | None = None) -> np.ndarray:
         """The mean where the kept field `by` is `a`, minus that where it is `b`: fp64 [width]. Raises as `moments`."""
         groups = self.moments(layer, site, by=by)
-        for value in (a, b):
-            if value not in groups:
-                values = ", ".join(f"{each!r:.50}" for each in list(groups)[:10])
-                raise ValueError(f"{by} is {value!r} in no sample of {self.url}; it is {values}")
+        if absent := [value for value in (a, b) if value not in groups]:
+            raise ValueError(f"{by} is {absent[0]!r} in no sample of {self.url}")
         return groups[a].mean - groups[b].mean
 
     def features_name(self, layer: int, name: str | None) -> str:
         """The name of stored features of a layer; None selects the only ones. Raises ValueError and ShardError."""
-        names = [each for each, output in self.outputs.items() if output["kind"] == "features"]
-        name = names[0] if name is None and len(names) == 1 else str(name)
-        if name not in names:
-            raise ValueError(
-                f"name is {name!r}; {self.url} stores the features {', '.join(names) or 'of no autoencoder'}"
-            )
-        if self.dtypes.get(f"{name}_ids") != "int32" or self.widths.get(f"{name}_ids") != self.widths.get(name):
-            raise ShardError(f"{self.url} cannot be read: {name} and {name}_ids do not belong together")
+        outputs = {key: each for key, each in self.outputs.items() if each.get("kind") == "features"}
+        name, widths = next(iter(outputs)) if name is None and len(outputs) == 1 else str(name), self.widths
+        if name not in outputs:
+            raise ValueError(f"name is {name!r}; {self.url} stores the features {', '.join(outputs) or 'of no SAE'}")
+        site, d_sae = outputs[name].get("site"), outputs[name].get("d_sae")
+        is_known = type(d_sae) is int and 0 < d_sae <= 1 << 24 and re.fullmatch("[a-z_]{1,40}", str(site))
+        if not is_known or self.dtypes.get(f"{name}_ids") != "int32" or widths[f"{name}_ids"] != widths.get(name):
+            raise ShardError(f"{self.url} cannot be read: its {name} and {name}_ids are not features of an SAE")
         self._check(layer, f"{name}_ids")
         return name
 
-    def _kept_of(self, number: int, known: dict) -> list[dict]:
-        """The kept fields of each sample of a shard; their names are added to `known`."""
-        index = self.shard_index(number)
-        kept = index.kept or [{}] * len(index.sample_idx)
-        known |= dict.fromkeys(name for fields in kept for name in fields)
-        return kept
-
-    def _check_fields(self, names: Sequence[str], known: dict) -> None:
-        if wrong := [name for name in names if name not in known]:
+    def _kept_of(self, shards: Sequence[Shard], fields: Sequence[str]) -> Iterator[tuple[Shard, Index, list[dict]]]:
+        """Yields each shard, its index and the kept fields of its samples. Raises ValueError for an unknown field."""
+        known = {}
+        for shard in shards:
+            index = self.index(shard)
+            kept = index.kept or [{}] * len(index.sample_idx)
+            known |= dict.fromkeys(name for record in kept for name in record)
+            yield shard, index, kept
+        if wrong := [name for name in fields if name not in known]:
             kept = ", ".join(list(known)[:20]) or "none: `keep` of a spec names them"
             raise ValueError(f"there is no field {wrong[0]!r} in {self.url}; it keeps {kept}")
 
-    def _scan(self, site: str, layer: int, first_shard: int = 0) -> Iterator[tuple[int, int, Rows, np.ndarray]]:
-        """Yields (shard, its first row, rows, FOUND of them without scores) in the order of storage; reads ahead."""
 
-        def read(number: int, begin: int, end: int) -> tuple[int, int, Rows, np.ndarray]:
-            shard, found = self.shards[number], np.zeros(end - begin, FOUND)
-            rows, offsets = shard.rows(site, layer, begin, end), shard.index().row_offsets
-            found["row"] = np.arange(begin, end) + self.row_offsets[number]
-            samples = np.searchsorted(offsets, np.arange(begin, end), "right") - 1
-            found["sample"] = offsets[samples] + self.row_offsets[number]
-            if end == shard.num_rows:
-                shard.release()
-            return number, begin, rows, found
-
-        waiting: Future | None = None
-        with ThreadPoolExecutor(1, "scan") as pool:
-            for number, shard in enumerate(self.shards[first_shard:], first_shard):
-                step = max(_ROWS_AT_ONCE, shard.block_rows(site))
-                for begin in range(0, shard.num_rows, step):
-                    ready, waiting = waiting, pool.submit(read, number, begin, min(begin + step, shard.num_rows))
-                    if ready:
-                        yield ready.result()
-            if waiting:
-                yield waiting.result()
+def _typed(values: list) -> np.ndarray:
+    kinds = set(map(type, values))
+    dtype = bool if kinds == {bool} else np.int64 if kinds == {int} else float if kinds <= {int, float} else object
+    try:
+        return np.fromiter(values, dtype, len(values))
+    except OverflowError:  # a number beyond 64 bits
+        return np.fromiter(values, object, len(values))

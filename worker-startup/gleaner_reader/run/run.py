@@ -87,10 +87,10 @@ class Run(Questions):
                 if number in by_stream.setdefault(stream, {}):
                     raise ShardError(f"{file.url} and {by_stream[stream][number].url} are both shard {number}")
                 by_stream[stream][number] = open_shard(file)
+                by_stream[stream][number].stream = stream
         self.streams = {
             stream: [by_stream[stream][number] for number in sorted(by_stream[stream])] for stream in sorted(by_stream)
         }
-        self.stream_numbers = [stream for stream, shards in self.streams.items() for _ in shards]
         super().__init__(folder.url, [shard for shards in self.streams.values() for shard in shards])
         # The last shard may be of another attempt than metadata.json, so its own header counts.
         self._stream_of = {shard: stream for stream, shards in self.streams.items() for shard in shards[:-1]}

@@ -17,13 +17,6 @@ from ..shuffle.batches import Batches
 from ..shuffle.source import ShardSource
 from .shards import Shards
 
-# The fields that the reader needs of an output of each kind. Other kinds are those of later releases.
-_FIELDS: dict[str, dict[str, type]] = {
-    "features": {"site": str, "d_sae": int, "k": int},
-    "project": {"site": str, "k": int},
-}
-_MAX_WIDTH = 1 << 24  # ids beyond are no exact fp32
-
 
 class Shard(ShardSource):
     """One file of a run, in any format. Properties read its header; methods read the requested parts of its body.
@@ -36,6 +29,8 @@ class Shard(ShardSource):
     """
 
     format: str
+    stream = 0  # of the run that it belongs to
+    moments: dict[tuple[str, int], int] = {}  # (site, layer) -> width, where the sums of each sample are stored
 
     def __init__(self, file: File):
         self.url = file.url
@@ -83,7 +78,7 @@ class Shard(ShardSource):
     @property
     def dtype(self) -> str:
         """The type of the first site."""
-        return self.dtypes[self._first_site]
+        return self.dtypes[self.site((*self.sites, None)[0])]
 
     @property
     def widths(self) -> dict[str, int]:
@@ -93,16 +88,7 @@ class Shard(ShardSource):
     @property
     def d_model(self) -> int:
         """The values of one row of the first site."""
-        return self.widths[self._first_site]
-
-    @property
-    def _first_site(self) -> str:
-        return self.sites[0] if self.sites else self.site(None)
-
-    @property
-    def moments(self) -> dict[tuple[str, int], int]:
-        """(site, layer) -> width, where the sums of each sample are stored; `Run.moments` adds them up."""
-        return {}
+        return self.widths[self.site((*self.sites, None)[0])]
 
     @property
     def num_rows(self) -> int:
@@ -127,19 +113,7 @@ class Shard(ShardSource):
     @cached_property
     def stats(self) -> dict[str, dict[str, float]]:
         """Statistics of each `{site}.{layer}`: mean, norm (the mean L2 norm of a row), max_abs, non_finite."""
-        return self._json("stats")
-
-    @cached_property
-    def outputs(self) -> dict[str, dict]:
-        """What the run computed from its activations: `{name: {"kind": "features", "site", "d_sae", "k", …}}`."""
-        outputs = self._json("outputs")
-        for name, output in outputs.items():
-            fields = output if isinstance(output, dict) else {}
-            for key, kind in ({"kind": str} | _FIELDS.get(str(fields.get("kind")), {})).items():
-                value = fields.get(key)
-                if type(value) is not kind or (type(value) is int and not 0 < value <= _MAX_WIDTH):
-                    raise ShardError(f"{self.url} cannot be read: the {key} of its output {name:.50} is {value!r:.50}")
-        return outputs
+        return self.stated("stats")
 
     def block_rows(self, site: str) -> int:
         """Rows of one compressed block: to read one row costs as much as to read the whole block."""
@@ -236,7 +210,8 @@ class Shard(ShardSource):
             raise ShardError(f"{self.url} cannot be read: its header says {key} {text!r:.50}, not a number")
         return int(text)
 
-    def _json(self, key: str) -> dict:
+    def stated(self, key: str) -> dict:
+        """An object of JSON in the header, empty where it is absent."""
         try:
             value = json.loads(self.metadata.get(key, "{}"))
         except (ValueError, RecursionError) as error:

@@ -161,9 +161,10 @@ class Shards(Generic[S]):
         self._read_headers(self.shards)
         first = self.first
         for shard in self.shards:
-            if _form(shard) != _form(first):
+            if (set(shard.names), shard.widths, shard.dtypes) != (set(first.names), first.widths, first.dtypes):
                 raise ShardError(
-                    f"{shard.url} and {first.url} hold other sites, layers or types: they are not of one run"
+                    f"{shard.url} holds layers {list(shard.layers)} of {shard.dtypes}, "
+                    f"{first.url} {list(first.layers)} of {first.dtypes}: they are not of one run"
                 )
         return self.shards
 
@@ -176,7 +177,3 @@ class Shards(Generic[S]):
         if (first.site(site), layer) not in first.names:
             layers = [number for name, number in first.names if name == first.site(site)]
             raise ValueError(f"layer is {layer!r}; {self.url} has layers {', '.join(map(str, sorted(layers)))}")
-
-
-def _form(shard: ShardSource) -> tuple:
-    return set(shard.names), shard.widths, shard.dtypes, shard.moments

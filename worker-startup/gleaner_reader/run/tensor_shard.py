@@ -88,26 +88,23 @@ class SafetensorsShard(Shard):
         return {site: NAMES[self.tensors[f"{site}.{layer}"].dtype] for site, layer in self.names}
 
     @cached_property
-    def moments(self) -> dict[tuple[str, int], int]:
+    def moments(self) -> dict[tuple[str, int], int]:  # pyrefly: ignore[bad-override]
         found = {}
-        for site, layer in dict.fromkeys(
-            match.groups() for name in self.tensors if (match := _MOMENTS.fullmatch(name))
-        ):
-            both = [self.tensors.get(f"{site}.{layer}.{kind}") for kind in ("sum", "squares")]
-            (dtype, shape), *different = {(each.dtype, each.shape) if each else ("", ()) for each in both}
-            if different or dtype != "F32" or len(shape) != 2 or shape[0] != self.num_samples or not shape[1]:
-                raise ShardError(
-                    f"{self.url} cannot be read: its moments of {site}.{layer} are not F32 [samples, width]"
-                )
-            found[site, int(layer)] = shape[1]
+        for match in filter(None, map(_MOMENTS.fullmatch, self.tensors)):
+            name, width = f"{match[1]}.{match[2]}", self.tensors[match[0]].shape[-1:]
+            both = [self.tensors.get(f"{name}.{kind}") for kind in ("sum", "squares")]
+            if not all(width) or any(
+                each is None or (each.dtype, each.shape) != ("F32", (self.num_samples, *width)) for each in both
+            ):
+                raise ShardError(f"{self.url} cannot be read: its moments of {name} are not F32 [samples, width]")
+            found[match[1], int(match[2])] = width[0]
         return found
 
     @property
     def num_rows(self) -> int:
         """Of a shard of moments alone, the index has the number: each row is of one token."""
-        if self.names:
-            return super().num_rows
-        return self._length("positions" if "row_offsets" in self.tensors else "token_ids")
+        of_tokens = "positions" if "row_offsets" in self.tensors else "token_ids"
+        return super().num_rows if self.names else self._length(of_tokens)
 
     @property
     def num_tokens(self) -> int:
@@ -120,7 +117,7 @@ class SafetensorsShard(Shard):
     @cached_property
     def checksums(self) -> dict[str, str]:
         """CRC-32C of each tensor, base64."""
-        return self._json("checksums")
+        return self.stated("checksums")
 
     def block_rows(self, site: str) -> int:
         row_bytes = self.widths[site] * STORED[self.dtypes[site]].itemsize

@@ -51,9 +51,6 @@ class ShardSource(Protocol):
     def d_model(self) -> int: ...
 
     @property
-    def moments(self) -> dict[tuple[str, int], int]: ...
-
-    @property
     def num_rows(self) -> int: ...
 
     @property

@@ -1,17 +1,16 @@
 """Rows of one layer in the order of storage, some at a time, and the origin of each row."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..format.convert import Rows, to_float16
 from ..format.errors import ShardError
 from ..format.index import Index
-
-if TYPE_CHECKING:
-    from ..run.run import Run
+from .shard import Shard
+from .shards import Shards
 
 _ROWS_AT_ONCE = 1 << 14
 
@@ -34,7 +33,7 @@ class Piece:
         return self.begin + len(self.rows.stored)
 
 
-def site_of(run: "Run", layer: int, site: str | None) -> str:
+def site_of(run: Shards[Shard], layer: int, site: str | None) -> str:
     """The site. Raises ValueError for a layer or a site that the run lacks."""
     run.layer(layer, site)
     return run.first.site(site)
@@ -45,7 +44,7 @@ def as_float(values: np.ndarray, dtype: str, what: str) -> np.ndarray:
     return to_float16(values, what) if dtype == "float16" else values
 
 
-def columns_of(run: "Run") -> list[str]:
+def columns_of(run: Shards[Shard]) -> list[str]:
     """The origins of a row. Pools of tokens have no position and no token."""
     return ["stream", "sample_idx", *_more_columns(run.index(run.first))]
 
@@ -57,7 +56,7 @@ def _more_columns(index: Index) -> dict[str, np.ndarray]:
     return {name: column.astype(np.int64) for name, column in more.items() if column is not None}
 
 
-def pieces(run: "Run", site: str, layer: int, begin: int = 0) -> Iterator[Piece]:
+def pieces(run: Shards[Shard], site: str, layer: int, begin: int = 0) -> Iterator[Piece]:
     """Yields the rows of the run from row `begin`. Raises ShardError for a shard without the origins of others."""
     names = columns_of(run)
     offsets = run.row_offsets
@@ -66,7 +65,7 @@ def pieces(run: "Run", site: str, layer: int, begin: int = 0) -> Iterator[Piece]
             continue
         index = run.index(shard)
         columns = {
-            "stream": np.full(shard.num_rows, run.stream_numbers[number], np.int64),
+            "stream": np.full(shard.num_rows, shard.stream, np.int64),
             "sample_idx": np.repeat(index.sample_idx, np.diff(index.row_offsets)),
         }
         columns |= _more_columns(index)
@@ -79,3 +78,12 @@ def pieces(run: "Run", site: str, layer: int, begin: int = 0) -> Iterator[Piece]
             origins = {name: columns[name][first:last] for name in names}
             yield Piece(int(offsets[number]) + first, rows, origins, index, first)
         shard.release()
+
+
+def ahead(found: Iterator[Piece]) -> Iterator[Piece]:
+    """Yields the pieces, and reads the next one in a thread."""
+    with ThreadPoolExecutor(1, "ahead") as pool:
+        waiting = pool.submit(next, found, None)
+        while (piece := waiting.result()) is not None:
+            waiting = pool.submit(next, found, None)
+            yield piece

@@ -1,0 +1,94 @@
+"""What a run answers about its rows, and how the answers add up over the pieces of a run."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .pieces import Piece
+
+# Half octaves of values; the first and the last bin have all beyond.
+HISTOGRAM_EDGES = np.array([-np.inf, *2.0 ** np.linspace(-15.5, 15.5, 63), np.inf])
+# A row with a score. group: the place of the feature that it is of.
+FOUND = np.dtype([("group", "i8"), ("stream", "i8"), ("sample", "i8"), ("row", "i8"), ("score", "f4")])
+
+
+@dataclass(frozen=True)
+class Row:
+    """Where a row of a run comes from; `Run.rows` reads it.
+
+    position, token_id: None for pools of tokens; a pkl.gz has no token_id. text has before, token and after; of a pool
+    it is the whole sample. All four are None without a tokenizer.
+    """
+
+    stream: int
+    sample: int
+    position: int | None
+    token_id: int | None
+    token: str | None
+    text: str | None
+    before: str | None
+    after: str | None
+    kept: dict
+
+
+@dataclass(frozen=True)
+class Top:
+    """Rows of a run (int64) and their scores (fp32): the highest score first, of equal scores the lower row."""
+
+    rows: np.ndarray
+    scores: np.ndarray
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What a run has of one feature; `Run.features` reads it.
+
+    active: the rows in which it is active, also by_stream; density: their share. at_least: the run cut features off
+    some rows, so all three may be too small. histogram: int64 [64], of values by half octaves from 2^-16 to 2^16; the
+    first and the last have all beyond. top: at most one row of a sample.
+    """
+
+    name: str
+    layer: int
+    id: int
+    active: int
+    density: float
+    at_least: bool
+    max: float
+    by_stream: dict[int, int]
+    histogram: np.ndarray
+    top: Top
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Of `count` vectors: mean and var (by count), fp64 [width]. var loses digits where mean² is larger."""
+
+    count: int
+    mean: np.ndarray
+    var: np.ndarray
+
+
+def best(found: np.ndarray, n: int, per_sample: int, more: tuple[Piece, np.ndarray, np.ndarray, Any] | None = None):
+    """FOUND [rows]: the n highest finite scores of each group, at most `per_sample` of a sample, best first.
+
+    found: the result for the pieces before. more: a piece, rows in it, their scores and their groups.
+    """
+    if n < 1 or per_sample < 1:
+        raise ValueError(f"n is {n} and per_sample {per_sample}; set both to at least 1")
+    if more:
+        piece, rows, scores, groups = more
+        new = np.empty(len(rows), FOUND)
+        new["group"], new["row"], new["score"] = groups, piece.begin + rows, scores
+        new["stream"], new["sample"] = piece.columns["stream"][rows], piece.columns["sample_idx"][rows]
+        found = np.concatenate([found, new])
+    found = found[np.isfinite(found["score"])]
+    found = found[np.lexsort((found["row"], -found["score"], found["group"]))]
+    for most, keys in (per_sample, ("group", "stream", "sample")), (n, ("group",)):
+        order = np.lexsort([found[key] for key in keys])
+        same = np.all([found[key][order][1:] == found[key][order][:-1] for key in keys], axis=0)
+        places = np.arange(len(order))
+        firsts = np.maximum.accumulate(np.where(np.append(False, same), 0, places))
+        found = found[np.sort(order[places - firsts < most])]
+    return found
