@@ -19,23 +19,18 @@ from stored_reductions import D_MODEL, LAYERS, OUTPUTS, store_reductions
 from stored_run import store_run, summarise
 
 
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory):
-    return store_reductions(tmp_path_factory.mktemp("reductions"))
-
-
 @pytest.fixture
-def run(stored):
-    return gleaner_reader.open(stored.folder)
+def run(tmp_path):
+    return gleaner_reader.open(store_reductions(tmp_path / "reductions").folder)
 
 
-def test_the_outputs_of_a_run_are_read_as_any_site(tmp_path, stored, run):
+def test_the_outputs_of_a_run_are_read_as_any_site(tmp_path):
+    stored = store_reductions(tmp_path)
+    run = gleaner_reader.open(stored.folder)
     assert set(run.sites) == {"scope", "scope_ids", "scope_active", "probe"} and run.layers == LAYERS
     assert run.outputs == {name: each for outputs in OUTPUTS.values() for name, each in outputs.items()}
     for name in run.sites:
         assert np.array_equal(run.layer(2, name)[:].astype(np.float32), stored.of(stored.values[name], 2))
-    other = gleaner_reader.open(store_run(tmp_path).folder)
-    assert other.outputs == {} and other.first.moments == {}
 
 
 @pytest.mark.parametrize("tokens", ["all", slice(1, 9, 2)])
@@ -44,7 +39,6 @@ def test_a_run_of_moments_alone_opens_and_verifies_and_says_that_it_has_no_rows(
     stored = store_reductions(tmp_path / "run", ("moments",), form, tokens=tokens)
     digest, run = summarise(stored.folder), gleaner_reader.open(stored.folder)
     assert (run.sites, run.layers, run.widths, run.dtypes) == ((), (), {}, {})
-    assert run.num_samples == sum(len(plan.samples) for _, plan in stored.plans)
     assert run.num_rows == sum(plan.rows for _, plan in stored.plans)
     assert run.first.moments == {("resid_post", layer): D_MODEL for layer in LAYERS}
     assert run.sample(7, 41).activations == {} and run.sample(7, 41).kept == {"n": 41, "text": "é"}
@@ -56,30 +50,33 @@ def test_a_run_of_moments_alone_opens_and_verifies_and_says_that_it_has_no_rows(
     assert found.problems == () and found.digest == digest
     if form == "safetensors":
         last = run.streams[7][-1]  # of another attempt than metadata.json, so its own checksums count
-        with open(last.url, "r+b") as file:
-            file.seek(last.tensors["resid_post.2.squares"].begin)
-            file.write(b"\1")
+        overwrite(last, "resid_post.2.squares", 0, b"\1")
         assert any("shard_0003" in problem for problem in verify(open_folder(stored.folder)).problems)
+
+
+def overwrite(shard, tensor, offset, data):
+    with open(shard.url, "r+b") as file:
+        file.seek(shard.tensors[tensor].begin + offset)
+        file.write(data)
 
 
 SUM, SQUARES = a_tensor(shape=(1, 1), offsets=(0, 4)), a_tensor(shape=(1, 1), offsets=(4, 8))
 
 
 @pytest.mark.parametrize(
-    "tensors",
+    ("sums", "squares"),
     [
-        {"resid_post.0.sum": SUM},
-        {"resid_post.0.sum": SUM, "resid_post.1.squares": SQUARES},
-        {"resid_post.0.sum": SUM, "resid_post.0.squares": SQUARES | {"shape": [1]}},
-        {"resid_post.0.sum": SUM | {"dtype": "I32"}, "resid_post.0.squares": SQUARES | {"dtype": "I32"}},
-        {"resid_post.0.sum": SUM | {"shape": [1, 1, 1]}, "resid_post.0.squares": SQUARES | {"shape": [1, 1, 1]}},
+        (SUM, {}),
+        (SUM, SQUARES | {"shape": [1]}),
+        *((SUM | of, SQUARES | of) for of in ({"dtype": "I32"}, {"shape": [1] * 3})),
     ],
 )
-def test_moments_of_other_shapes_are_refused(tmp_path, tensors):
+def test_moments_of_other_shapes_are_refused(tmp_path, sums, squares):
     """Every shard here has one sample."""
-    end = max(each["data_offsets"][1] for each in tensors.values())
-    header = tensors | {"sample_idx": a_tensor("I64", (1,), (end, end + 8))}
-    with pytest.raises(ShardError, match=r"its moments of resid_post\.\d are not F32 \[samples, width\]"):
+    end = squares.get("data_offsets", (0, 4))[1]
+    header = {"resid_post.0.sum": sums} | ({"resid_post.0.squares": squares} if squares else {})
+    header["sample_idx"] = a_tensor("I64", (1,), (end, end + 8))
+    with pytest.raises(ShardError, match=r"its moments of resid_post\.0 are not F32 \[samples, width\]"):
         _ = gleaner_reader.open(a_file(tmp_path, a_header(header, bytes(end + 8)))).sites
 
 
@@ -113,16 +110,16 @@ def words(numbers):
 @pytest.mark.parametrize("tokens", ["all", slice(1, 9, 2), "mean", "pkl"])
 def test_rows_know_their_sample_and_the_text_around_them(tmp_path, tokens):
     tokenizer = Tokenizer(WordLevel({f"w{number}": number for number in range(1000)}, "w0"))
-    form = ("pkl.gz", "fp32") if tokens == "pkl" else ("safetensors", "bf16")
-    place = store_run(tmp_path / "run", *form, tokens="all" if tokens == "pkl" else tokens, keep=True).folder
-    run = gleaner_reader.open(place)
+    form = ("pkl.gz", "fp32", "all") if tokens == "pkl" else ("safetensors", "bf16", tokens)
+    run = gleaner_reader.open(store_run(tmp_path / "run", *form[:2], tokens=form[2], keep=True).folder)
     to_npy(run, str(tmp_path / "npy"), 0)
     ids = np.random.default_rng(0).permutation(run.num_rows)[:100]
     rows = run.rows(ids, context=3, tokenizer=tokenizer)
-    assert [row.stream for row in rows] == np.load(tmp_path / "npy/stream.npy")[ids].tolist()
-    assert [row.sample for row in rows] == np.load(tmp_path / "npy/sample_idx.npy")[ids].tolist()
-    if tokens not in ("pkl", "mean"):
-        assert [row.position for row in rows] == np.load(tmp_path / "npy/position.npy")[ids].tolist()
+    names = {"stream": "stream", "sample_idx": "sample"} | (
+        {} if tokens in ("pkl", "mean") else {"position": "position"}
+    )
+    for file, name in names.items():
+        assert [getattr(row, name) for row in rows] == np.load(tmp_path / f"npy/{file}.npy")[ids].tolist()
     for row in rows:
         sample, p = run.sample(row.stream, row.sample, layers=[0]), row.position
         assert row.kept == sample.kept and row.kept["n"] == row.sample
@@ -147,18 +144,15 @@ def test_a_table_has_the_kept_fields_of_each_row(tmp_path, tokens):
     assert table["n"].tolist() == [row.sample for row in run.rows(range(run.num_rows))]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "columns"),
-    [
-        ("int64", [[1, -2]]),
-        ("float64", [[1, 2.5]]),
-        ("bool", [[True, False]]),
-        ("object", [["a\0", "a"], [True, 1], [1, 1 << 63], [1.5, 10**400], [1, None], [[1, 2], [3, 4]]]),
-    ],
-)
-def test_a_column_of_a_table_has_the_type_of_its_values(dtype, columns):
-    for values in columns:
-        assert _typed(values).dtype == np.dtype(dtype) and _typed(values).tolist() == values
+def test_a_column_of_a_table_has_the_type_of_its_values():
+    mixed = (["a\0", "a"], [True, 1], [1, 1 << 63], [1.5, 10**400], [1, None], [[1, 2], [3, 4]])
+    for dtype, *columns in (np.int64, [1, -2]), (float, [1, 2.5]), (bool, [True, False]), (object, *mixed):
+        for values in columns:
+            assert _typed(values).dtype == dtype and _typed(values).tolist() == values
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
 
 
 def by_full_sort(scores, stored, n, per_sample):
@@ -181,17 +175,11 @@ def test_the_top_rows_are_those_of_a_full_sort_also_after_interruptions(tmp_path
     assert found.rows.tolist() == by_full_sort(column, stored, n, per_sample)
     scores = stored.of(stored.dense, 2) @ direction
     expected = by_full_sort(scores, stored, n, per_sample)
-    options, read = {"site": "resid_post", "per_sample": per_sample}, type(run.first).rows
+    options = {"site": "resid_post", "per_sample": per_sample}
     for shard in (0, 3, 5):
         state = {}
-
-        def broken(*arguments, limit=run.shards[shard]):
-            if arguments[0] is limit:
-                raise KeyboardInterrupt
-            return read(*arguments)
-
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr(type(run.first), "rows", broken)
+            patched.setattr(run.shards[shard], "rows", interrupt)
             run.top(2, direction, n, **options, state=state)
         assert bool(state.get("rows")) == bool(shard)
         top = run.top(2, direction, n, **options, state=json.loads(json.dumps(state)))
@@ -208,10 +196,8 @@ def test_the_memory_of_top_does_not_grow_with_the_run(tmp_path, monkeypatch):
 
 def test_rows_without_a_finite_score_are_left_out(tmp_path):
     run = gleaner_reader.open(store_run(tmp_path, dtype="fp32", shards=1, streams=(0,)).folder)
-    with open(run.first.url, "r+b") as file:
-        for row, value in enumerate((np.nan, np.inf, -np.inf)):
-            file.seek(run.first.tensors["resid_post.0"].begin + 64 * row)
-            file.write(np.float32(value).tobytes())
+    for row, value in enumerate((np.nan, np.inf, -np.inf)):
+        overwrite(run.first, "resid_post.0", 64 * row, np.float32(value).tobytes())
     top = gleaner_reader.open(run.url).top(0, np.eye(16)[0], run.num_rows, per_sample=99)
     assert sorted(top.rows.tolist()) == list(range(3, run.num_rows))
 
@@ -255,17 +241,16 @@ def test_moments_are_those_of_the_rows_by_any_kept_field(tmp_path, monkeypatch, 
     monkeypatch.setattr("gleaner_reader.run.questions._PIECE_BYTES", piece_bytes)
     stored = store_reductions(tmp_path, ("moments",), form, tokens=slice(1, 9, 2))
     run = gleaner_reader.open(stored.folder)
-    numbers = {sample.index for _, plan in stored.plans for sample in plan.samples}
-    for given, groups, key, of in (
+    groups = len({sample.index for _, plan in stored.plans for sample in plan.samples})
+    for given, count, key, of in (
         ({}, 1, None, lambda stream, sample: True),
         ({"streams": [7]}, 1, None, lambda stream, sample: stream == 7),
         ({"by": "text"}, 1, "é", lambda stream, sample: True),
-        ({"by": "n"}, len(numbers), 41, lambda stream, sample: sample.index == 41),
+        ({"by": "n"}, groups, 41, lambda stream, sample: sample.index == 41),
     ):
-        found = run.moments(2, **given)
-        count, mean, var = sums_of(stored, 2, of)
-        assert len(found) == groups and found[key].count == count and found[key].mean.dtype == np.float64
-        assert found[key].mean.tolist() == mean.tolist() and found[key].var.tolist() == var.tolist()
+        found, expected = run.moments(2, **given), sums_of(stored, 2, of)
+        assert len(found) == count and found[key].count == expected[0]
+        assert found[key].mean.tolist() == expected[1].tolist() and found[key].var.tolist() == expected[2].tolist()
     expected = sums_of(stored, 0, lambda _, s: s.index == 41)[1] - sums_of(stored, 0, lambda _, s: s.index == 5)[1]
     assert run.difference_of_means(0, "n", 41, 5).tolist() == expected.tolist()
 
