@@ -83,9 +83,10 @@ export function addRunGroup(program: GleanerCommand): void {
     .choice('--to <kind>', 'program or format that reads the files', EXPORTS, 'numpy')
     .option('--layer <n>', 'layer, needed for all but speculators and hub', natural)
     .option('--layers <n...>', 'for speculators, as it counts them (default: all that are stored)', naturals)
-    .option('--site <site>', 'site, needed where the run has several', text)
+    .option('--ids <n...>', 'for features: their numbers (default: all)', naturals)
+    .option('--site <site>', 'site or name of features, needed where the run has several', text)
     .choice('--dtype <dtype>', 'type of the numbers', ['float32', 'float16', 'bfloat16'], 'float32')
-    .option('--context-size <n>', 'rows of a context of SAELens', positive, 128)
+    .option('--context-size <n>', 'rows of a context of SAELens or delphi', positive, 128)
     .option('--window <n>', 'tokens of the text of a pair', positive, 64)
     .option('--tokenizer <where>', "for pairs: tokenizer.json or a model (default: the run's model)", text)
     .option('--repo <name>', 'for hub: dataset, such as me/my-run', text)
@@ -102,7 +103,9 @@ export function addRunGroup(program: GleanerCommand): void {
 }
 
 const STATUSES = ['active', 'paused', 'completed', 'failed', 'stopped'];
-const EXPORTS = ['numpy', 'safetensors', 'saelens', 'dictionary_learning', 'pairs', 'speculators', 'hub'];
+const EXPORTS = 'numpy safetensors saelens dictionary_learning pairs speculators delphi features hub'.split(
+  ' ',
+);
 
 const COMPARED = `
 Exit code 0: both have the same samples, rejected samples, tokens and rows, and statistics within 0.1 %.

@@ -16,6 +16,7 @@ type ExportOptions = CloudOptions & {
   to: string;
   layer?: number;
   layers?: number[];
+  ids?: number[];
   site?: string;
   dtype: string;
   context_size: number;
@@ -73,7 +74,7 @@ function folderOf({to, repo, output}: ExportOptions): string | undefined {
 }
 
 function exporterOptions(chosen: ExportOptions): string[] {
-  const {to, layer, layers, site, dtype, context_size, window, tokenizer} = chosen;
+  const {to, layer, layers, ids, site, dtype, context_size, window, tokenizer} = chosen;
   if (to === 'hub') return ['--to', to, '--repo', chosen.repo ?? '', ...(chosen.public ? ['--public'] : [])];
   if (to === 'speculators' ? layer !== undefined : layers !== undefined)
     throw new CliError(
@@ -85,7 +86,10 @@ function exporterOptions(chosen: ExportOptions): string[] {
   const options = Object.entries(given).flatMap(([name, value]) =>
     value === undefined ? [] : [`--${name}`, String(value)],
   );
-  return layers ? [...options, '--layers', ...layers.map(String)] : options;
+  const lists = Object.entries({layers, ids}).flatMap(([name, all]) =>
+    all ? [`--${name}`, ...all.map(String)] : [],
+  );
+  return [...options, ...lists];
 }
 
 function linesOf(exported: Exported, output: string): string[] {
@@ -110,6 +114,15 @@ function linesOf(exported: Exported, output: string): string[] {
     return [
       `${counted(samples, 'sample')}, ${counted(tokens, 'token')} of [${target_layer_ids.length + 1}, ${d_model}] as ${dtype}`,
       `${output}: --data-path of speculators, with --target-layer-ids ${target_layer_ids.join(' ')}; layer ${last_layer_id} is taken as the last of the model`,
+    ];
+  }
+  if ('features' in exported) {
+    const {features, name, layer, rows, left_out} = exported;
+    const left = left_out > 0 ? `; ${counted(left_out, 'row')} left out` : '';
+    const use = exported.to === 'delphi' ? '/latents: raw_dir of delphi' : ': ID.json of each feature';
+    return [
+      `${counted(features, 'feature')} of ${name}.${layer}, ${counted(rows, 'row')}${left}`,
+      output + use,
     ];
   }
   const {to, site, layer, dtype, rows, d_model, samples, files} = exported;

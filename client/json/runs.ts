@@ -132,6 +132,11 @@ const exported = z.union([
     ...{samples: count, tokens: count, output: text},
   }),
   z.strictObject({
+    to: z.enum(['delphi', 'features']),
+    ...{run: text, name: text, layer: count, features: count, rows: count, contexts: count},
+    ...{left_out: count, dropped: count, output: text},
+  }),
+  z.strictObject({
     to: z.literal('hub'),
     ...{repo: text, url: text, private: z.boolean(), digest: text, files: count},
     ...{size_bytes: count, uploaded: count},

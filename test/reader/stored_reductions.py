@@ -7,11 +7,8 @@ from dataclasses import dataclass, field
 import ml_dtypes
 import numpy as np
 
-from gleaner_reader.format.checksums import as_text, crc32c
-from gleaner_worker.shards.encode import encode_tensors, shard_tensors
-from gleaner_worker.shards.index import index_tensors
+from gleaner_worker.shards.encode import encode_shard
 from gleaner_worker.shards.plan import ShardPlan
-from gleaner_worker.shards.zstd_seekable import compress
 from stored_run import MANIFEST, SAMPLES, a_plan
 
 D_MODEL, D_SAE, K, LAYERS = 8, 32, 4, (0, 2)
@@ -44,12 +41,13 @@ def some_features(random: np.random.Generator, rows: int) -> dict[str, np.ndarra
     return {"scope": values.astype(ml_dtypes.bfloat16), "scope_ids": ids, "scope_active": counts}
 
 
-def some_moments(plan: ShardPlan, dense: np.ndarray) -> dict[str, np.ndarray]:
-    bounds = list(zip(plan.row_offsets[:-1], plan.row_offsets[1:], strict=True))
+def some_moments(plan: ShardPlan, dense: np.ndarray, wanted: bool) -> dict[str, np.ndarray]:
+    parts = np.split(dense, plan.row_offsets[1:-1], axis=1)
     return {
-        f"resid_post.{layer}.{kind}": np.array([(dense[n, a:b] ** power).sum(0) for a, b in bounds], np.float32)
+        f"resid_post.{layer}.{kind}": np.array([(part[n] ** power).sum(0) for part in parts], np.float32)
         for n, layer in enumerate(LAYERS)
         for kind, power in (("sum", 1), ("squares", 2))
+        if wanted
     }
 
 
@@ -65,10 +63,15 @@ def store_reductions(
         rows = some_features(random, plan.rows) if "features" in kinds else {}
         rows |= {"probe": np.ascontiguousarray(x[..., :3])} if "project" in kinds else {}
         rows |= {"resid_post": x.astype(ml_dtypes.bfloat16)} if dense else {}
-        tensors = shard_tensors(plan, dict.fromkeys(rows, LAYERS), rows, {}) if rows else index_tensors(plan)
-        tensors |= some_moments(plan, x) if "moments" in kinds else {}
-        path = os.path.join(folder, f"tpu_{stream}", f"shard_{number:04d}.{form}")
-        write_shard(path, plan, tensors, kinds, {f"scope.{layer}": {"cut": cut} for layer in LAYERS})
+        metadata = {"shard": number, "first_sample": plan.first_sample, "last_sample": plan.last_sample}
+        metadata |= {"final": str(plan.final).lower(), "spec_hash": MANIFEST["spec_hash"]}
+        metadata["outputs"] = json.dumps({name: each for kind in kinds for name, each in OUTPUTS[kind].items()})
+        identity = {key: str(value) for key, value in metadata.items()}
+        stats, sums = {f"scope.{layer}": {"cut": cut} for layer in LAYERS}, some_moments(plan, x, "moments" in kinds)
+        shard = encode_shard(form, plan, dict.fromkeys(rows, LAYERS), rows, {}, identity, stats, 2, sums)
+        os.makedirs(os.path.join(folder, f"tpu_{stream}"), exist_ok=True)
+        with open(os.path.join(folder, f"tpu_{stream}", f"shard_{number:04d}.{form}"), "wb") as file:
+            file.write(shard.read())
         stored.plans.append((stream, plan))
         stored.dense.append(x)
         for name, each in rows.items():
@@ -76,17 +79,3 @@ def store_reductions(
     with open(os.path.join(folder, "manifest.json"), "w") as file:
         json.dump(MANIFEST | {"result": {"shards": 6}}, file)
     return stored
-
-
-def write_shard(path: str, plan: ShardPlan, tensors, kinds, stats) -> None:
-    sums = {name: as_text(crc32c(np.ascontiguousarray(t).reshape(-1).view(np.uint8))) for name, t in tensors.items()}
-    facts = {"shard": plan.number, "first_sample": plan.first_sample, "last_sample": plan.last_sample}
-    metadata = {name: str(value) for name, value in facts.items()} | {"final": str(plan.final).lower()}
-    outputs = {name: each for kind in kinds for name, each in OUTPUTS[kind].items()}
-    metadata |= {"outputs": json.dumps(outputs), "checksums": json.dumps(sums), "stats": json.dumps(stats)}
-    data = encode_tensors(tensors, metadata | {"spec_hash": MANIFEST["spec_hash"]}).read()
-    if path.endswith(".zst"):
-        data = b"".join(bytes(part) for part in compress([np.frombuffer(data, np.uint8)], 2))
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as file:
-        file.write(data)

@@ -104,35 +104,27 @@ def pt(path, tensors, storage="torch\nFloatStorage", strides=None):
 
 
 QWEN = {name: each.T.copy() for name, each in some_weights().items() if name != "threshold"}
-BF16 = {name: each.astype(ml_dtypes.bfloat16) for name, each in QWEN.items()}
-GEMMA_PATH, QWEN_PATH = "scope-att/layer_12/w/params.npz", "W32K-L0_5/layer3.sae.pt"
 
 
-@pytest.mark.parametrize(
-    ("path", "write", "tensors", "config"),
-    [
-        (GEMMA_PATH, npz, some_weights(), ("jumprelu", None, "blocks.12.attn.hook_z", "hook_z")),
-        (QWEN_PATH, lambda p: pt(p, QWEN), QWEN, ("topk", 5, "blocks.3.hook_resid_post", "none")),
-        (
-            QWEN_PATH,
-            lambda p: pt(p, BF16, "torch\nBFloat16Storage"),
-            BF16,
-            ("topk", 5, "blocks.3.hook_resid_post", "none"),
-        ),
-    ],
-)
-def test_published_autoencoders_become_folders_of_saelens(tmp_path, capsys, path, write, tensors, config):
-    (tmp_path / path).parent.mkdir(parents=True)
-    write(tmp_path / path)
-    assert reader_main(["convert-sae", str(tmp_path), str(tmp_path / "out")]) == 0
-    folder = tmp_path / "out" / path.removesuffix("/params.npz").removesuffix(".sae.pt")
-    assert capsys.readouterr().out == f"{folder}\n"
-    found, cfg = tensors_of(folder / "sae_weights.safetensors"), json.loads((folder / "cfg.json").read_text())
-    assert found.keys() == tensors.keys() and all(each.dtype == "f4" for each in found.values())
-    for name, each in tensors.items():
-        assert np.array_equal(found[name], each if path == GEMMA_PATH else each.astype("f4").T)
-    facts = cfg["architecture"], cfg.get("k"), cfg["metadata"]["hook_name"], cfg["reshape_activations"]
-    assert facts == config and (cfg["d_in"], cfg["d_sae"]) == (4, 6)
+@pytest.mark.parametrize("storage", ["FloatStorage", "BFloat16Storage"])
+def test_published_autoencoders_become_folders_of_saelens(tmp_path, capsys, storage):
+    qwen = QWEN if storage == "FloatStorage" else {n: e.astype(ml_dtypes.bfloat16) for n, e in QWEN.items()}
+    gemma = tmp_path / "in/scope-att/layer_12"
+    gemma.mkdir(parents=True), (tmp_path / "in/W32K-L0_5").mkdir()
+    npz(gemma / "params.npz")
+    pt(tmp_path / "in/W32K-L0_5/layer3.sae.pt", qwen, f"torch\n{storage}")
+    assert reader_main(["convert-sae", str(tmp_path / "in"), str(tmp_path / "out")]) == 0
+    folders = {"W32K-L0_5/layer3": ("topk", 5, "blocks.3.hook_resid_post", "none", 4, 6)}
+    folders |= {"scope-att/layer_12": ("jumprelu", None, "blocks.12.attn.hook_z", "hook_z", 4, 6)}
+    assert set(capsys.readouterr().out.split()) == {str(tmp_path / "out" / folder) for folder in folders}
+    for folder, facts in folders.items():
+        expected = some_weights() if facts[1] is None else {n: e.astype("f4").T for n, e in qwen.items()}
+        found, cfg = (tmp_path / "out" / folder / name for name in ("sae_weights.safetensors", "cfg.json"))
+        found, cfg = tensors_of(found), json.loads(cfg.read_text())
+        assert found.keys() == expected.keys() and all(each.dtype == "f4" for each in found.values())
+        assert all(np.array_equal(found[name], each) for name, each in expected.items())
+        more = (cfg["metadata"]["hook_name"], cfg["reshape_activations"], cfg["d_in"], cfg["d_sae"])
+        assert (cfg["architecture"], cfg.get("k"), *more) == facts
 
 
 @pytest.mark.parametrize(
