@@ -8,6 +8,7 @@ import {
   rightsOfJobProcess,
   rightsOfStream,
 } from '../../domain/requests/object-rights.ts';
+import {weightsOf} from '../../domain/billing/ceilings.ts';
 import {advise, ok} from '../../domain/requests/requests.ts';
 import {holds, saysItHas} from '../../domain/stream/lease.ts';
 import type {Deps} from '../deps.ts';
@@ -47,5 +48,5 @@ async function rightsFor(deps: Deps, worker: Worker, {lease, host, ...request}: 
   };
   if (!(saysItHas(worker, lease) || (await isHeld()))) return undefined;
   const run = await runRecords.get(deps.store, lease.run);
-  return run && rightsOfStream(lease, run.spec?.model, buckets);
+  return run && rightsOfStream(lease, weightsOf(run.spec ?? {}), buckets);
 }

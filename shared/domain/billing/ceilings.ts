@@ -48,10 +48,17 @@ export function globOf(path = ''): string {
   return below.endsWith('.safetensors') ? below : below ? `${below}/**` : '*';
 }
 
+type Spec = Readonly<Record<string, unknown>>;
+
+const entriesOf = ({features = [], project = []}: Spec) =>
+  [features, project].flat() as {weights: string; path?: string}[];
+
+/** The model of a spec, and the weights of its reductions. */
+export const weightsOf = (spec: Spec) => [String(spec.model), ...entriesOf(spec).map(({weights}) => weights)];
+
 /** Why this deployment does not allow the model of a spec, or the weights of a reduction. */
-export function sourcesProblem(spec: Readonly<Record<string, unknown>>, ceilings: Ceilings) {
-  const entries = [spec.features ?? [], spec.project ?? []].flat() as {weights: string; path?: string}[];
-  const problems = entries.map(({weights, path = ''}) => modelProblem(weights, ceilings, path));
+export function sourcesProblem(spec: Spec, ceilings: Ceilings) {
+  const problems = entriesOf(spec).map(({weights, path = ''}) => modelProblem(weights, ceilings, path));
   return modelProblem(String(spec.model), ceilings) ?? problems.find(each => each !== undefined);
 }
 

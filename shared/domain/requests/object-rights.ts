@@ -43,19 +43,19 @@ export function rightsOfHost(
   ];
 }
 
-/** Rights of the lease of a stream. `model`: as the spec of the run names it. */
+/** Rights of the lease of a stream. `weights`: of the model and of reductions, as the spec of the run names them. */
 export function rightsOfStream(
   {run, stream}: {run: string; stream: string},
-  model: unknown,
+  weights: readonly string[],
   {bucket}: Pick<Buckets, 'bucket'>,
 ): ObjectRights[] {
-  const folder = folderIn(bucket, String(model));
+  const prefixes = weights.flatMap(each => folderIn(bucket, each) ?? []);
   const streams = [streamObject(run, stream), streamObject(run, stream, true)];
   const own = [outputPrefix(run, stream), partialsPrefix(run, stream)];
   return [
     {bucket, may: 'create', names: [modelLockObject(run)], prefixes: own},
     {bucket, may: 'get', names: streams},
-    ...(folder === undefined ? [] : [{bucket, may: 'read' as const, prefixes: [folder]}]),
+    ...(prefixes.length === 0 ? [] : [{bucket, may: 'read' as const, prefixes}]),
   ];
 }
 
@@ -101,7 +101,9 @@ export function rightsOfExec(
 }
 
 /** Folder of a model in the bucket; undefined for a model of another bucket or of a hub. */
-function folderIn(bucket: string, model: string): string | undefined {
+function folderIn(bucket: string, weights: string): string | undefined {
   const address = `gs://${bucket}/`;
-  return model.startsWith(address) ? `${model.slice(address.length).replace(/\/+$/, '')}/` : undefined;
+  if (!weights.startsWith(address)) return undefined;
+  const name = weights.slice(address.length).replace(/\/+$/, '');
+  return name.endsWith('.safetensors') ? name : `${name}/`;
 }

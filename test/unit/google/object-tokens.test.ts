@@ -71,7 +71,7 @@ const CASES: {
   },
   {
     token: 'a stream of the default run',
-    rights: rightsOfStream({run: 'default', stream: '001'}, 'gs://data/models/a"b\\', PLACE),
+    rights: rightsOfStream({run: 'default', stream: '001'}, ['gs://data/models/a"b\\'], PLACE),
     names: [
       ['activations/tpu_1/shard_0001.safetensors', CREATE],
       ['partials/tpu_1/0001.jsonl', CREATE],

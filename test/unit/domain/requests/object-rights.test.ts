@@ -27,9 +27,9 @@ describe('the rights of a host', () => {
   const worker = (name: string, incarnation: number) => ({name, incarnation});
   const log = (name: string, incarnation: number) =>
     rightsOfHost(worker(name, incarnation), BUCKETS).filter(({bucket}) => bucket === 'logs');
-  const stream = (run: string, id: string) => rightsOfStream({run, stream: id}, 'tiny', BUCKETS);
+  const stream = (run: string, id: string) => rightsOfStream({run, stream: id}, ['tiny'], BUCKETS);
   const model = (name: string) =>
-    rightsOfStream({run: name, stream: '000'}, `gs://bucket/models/${name}`, BUCKETS);
+    rightsOfStream({run: name, stream: '000'}, [`gs://bucket/models/${name}`], BUCKETS);
   const exec = (id: string, name: string, host: number) => rightsOfExec(id, {name}, host, BUCKETS);
   const cases: {name: string; rights: ObjectRights[]; longer: ObjectRights[]}[] = [
     {name: 'incarnation', rights: log('tpu-a-1', 1), longer: log('tpu-a-1', 10)},

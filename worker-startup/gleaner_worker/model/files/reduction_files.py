@@ -17,7 +17,7 @@ from .hub import Hub, hub_folder, is_hub_id, own_hub
 from .model_cache import kept_copy, make_room
 from .weight_files import BucketFile, DiskFile, HubFile, WeightFile, hash_files
 
-_GS = re.compile(r"gs://([^/]+)/(.+?)/*")
+_GS = re.compile(r"gs://([^/]+)(?:/(.*))?")
 _PLAIN = re.compile(r"[\w@+-][\w.@+-]*(?:/[\w@+-][\w.@+-]*)*", re.ASCII)
 _TENSORS = ".safetensors"
 _MOST_LISTED = 20
@@ -79,7 +79,7 @@ def find_reduction_files(
     layers = resolve_layers(spec, config.num_layers, entry)
     if is_sae and len(layers) > 1 and "{layer}" not in path:
         raise ValueError(f"its path names no {{layer}}, and it has {len(layers)} layers; name one in `path`")
-    source = _open(root, entry.revision, home, bucket, hub, revision, weights)
+    source = _open(root, path, entry.revision, home, bucket, hub, revision, weights)
     found = {layer: _place(source, layer, path, is_sae) for layer in layers}
     if absent := [str(layer) for layer, place in found.items() if place is None]:
         wanted = path.replace("{layer}", absent[0]) or "its folder"
@@ -115,6 +115,7 @@ def _place(source: _Source, layer: int, path: str, is_sae: bool) -> Place | None
 
 def _open(
     root: str,
+    path: str,
     asked: str | None,
     home: str,
     bucket: Bucket | None,
@@ -126,7 +127,7 @@ def _open(
     if asked is not None and (in_bucket or is_folder):
         raise ValueError("only repositories of a hub have revisions; leave `revision` out")
     if in_bucket and bucket:
-        return _in_bucket(bucket, bucket.named(in_bucket[1]), f"{in_bucket[2]}/", home)
+        return _in_bucket(bucket, bucket.named(in_bucket[1]), f"{in_bucket[2]}/" if in_bucket[2] else "", path, home)
     if is_folder:
         return _Source(
             lambda name: _is_plain(name) and os.path.isfile(os.path.join(root, name)),
@@ -140,8 +141,9 @@ def _open(
     return _on_hub(Session(hub, root, revision or asked, bucket.check if bucket else lambda: None), hub, home, weights)
 
 
-def _in_bucket(own: Bucket, bucket: Bucket, prefix: str, home: str) -> _Source:
-    files = {info.name.removeprefix(prefix): BucketFile(bucket, info) for info in bucket.list(prefix)}
+def _in_bucket(own: Bucket, bucket: Bucket, prefix: str, path: str, home: str) -> _Source:
+    listed = bucket.list(prefix + path.partition("{")[0])
+    files = {info.name.removeprefix(prefix): BucketFile(bucket, info) for info in listed}
 
     def take(configs: list[str], tensors: list[str]) -> tuple[str, dict[str, WeightFile]]:
         def fill(folder: str) -> None:
