@@ -42,7 +42,7 @@ export async function tryRights(
   const narrowed = async (rights: ObjectRights[]) =>
     openObjectsAs((await narrow(source, rights, service)).access_token, place, endpoint);
   const own = openObjectsAs(worker, place, endpoint);
-  const ofLease = await narrowed(rightsOfStream({run: `smoke-${id}`, stream: '000'}, 'tiny', place));
+  const ofLease = await narrowed(rightsOfStream({run: `smoke-${id}`, stream: '000'}, ['tiny'], place));
   const ofHost = await narrowed(rightsOfHost({name: `smoke-${id}`, incarnation: 1}, place));
   const name = `activations/smoke-${id}/tpu_0/right`;
   const manifest = `activations/smoke-${id}/manifest.json`;

@@ -28,6 +28,7 @@ from fake_storage import serving
 from gleaner_worker.model.files.hub import Hub
 from gleaner_worker.model.files.model_lock import find_run_model
 from gleaner_worker.model.files.model_source import find_spec_files
+from gleaner_worker.model.weights.reduction_weights import read_capture
 from hub_models import REPO
 from interruption import PARTIALS
 from read_shards import load_tensors
@@ -98,11 +99,9 @@ def test_a_bucket_and_a_hub_give_the_weights_of_a_folder_and_read_no_other_file(
         storage.put(BUCKET, f"saes/{name}", data)
     commit = hub.put(REPO, files) if weights == REPO else None
     where = Hub(hub.url(), lambda check: None, lambda cause: None)
-    found, wanted = (
-        find_spec_files(a_spec(model=tiny_folder, **reduced(source)), str(tmp_path), bucket(), hub=where)
-        for source in (weights, sae_folder)
-    )
-    for here, there in zip(found.reduction_weights, wanted.reduction_weights, strict=True):
+    specs = [a_spec(model=tiny_folder, **reduced(source)) for source in (weights, sae_folder)]
+    found, wanted = (read_capture(spec, find_spec_files(spec, str(tmp_path), bucket(), hub=where))[1] for spec in specs)
+    for here, there in zip(found, wanted, strict=True):
         assert here.reduction == there.reduction
         assert (here.files.facts["weights"].startswith(weights), here.files.facts["revision"]) == (True, commit)
         for layer in here.reduction.layers:

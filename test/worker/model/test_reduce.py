@@ -9,11 +9,11 @@ import pytest
 
 import golden_models as golden
 from environment import with_devices
-from gleaner_worker.architecture.reductions import Encoder, Reduction
+from gleaner_worker.architecture.reductions import Encoder, Reduction, places_of_ids
 from gleaner_worker.architecture.sites import Capture
 from gleaner_worker.model.program.capture import compute_step
 from gleaner_worker.model.program.decoder import layer_ranges
-from gleaner_worker.model.program.reduce import largest, places_of_ids, reduced
+from gleaner_worker.model.program.reduce import largest, reduced
 from gleaner_worker.model.program.split import Split
 from gleaner_worker.model.program.tuning import CPU
 

@@ -18,8 +18,8 @@ def check_split():
     import jax.numpy as jnp
     from jax.sharding import Mesh, PartitionSpec
 
-    from gleaner_worker.architecture.reductions import Encoder, Reduction
-    from gleaner_worker.model.program.reduce import places_of_ids, reduced
+    from gleaner_worker.architecture.reductions import Encoder, Reduction, places_of_ids
+    from gleaner_worker.model.program.reduce import reduced
     from gleaner_worker.model.program.split import Split
     from gleaner_worker.model.program.tuning import CPU
 

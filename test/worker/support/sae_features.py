@@ -10,11 +10,11 @@ import numpy as np
 
 import golden_models as golden
 from build import a_spec
-from gleaner_worker.model.files.reduction_files import find_reduction_files
+from gleaner_worker.model.files.reduction_files import find_reduction_files, naming
 from gleaner_worker.model.program.reduce import reduced
 from gleaner_worker.model.program.split import Split
 from gleaner_worker.model.program.tuning import CPU
-from gleaner_worker.model.weights.reduction_weights import find_reduction, naming
+from gleaner_worker.model.weights.reduction_weights import find_reduction
 
 FOLDER = os.path.join(os.path.dirname(golden.FOLDER), "golden_saes")  # see make_sae_golden.py
 NARROW = golden.config("qwen2")  # a model of three layers whose streams are 16 wide

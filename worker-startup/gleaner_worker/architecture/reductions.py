@@ -4,6 +4,8 @@ them."""
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
 # Features are padded to a multiple of it, so that groups of TOP_GROUP divide each of up to eight parts.
 _PADDING = 128
 TOP_GROUP = 16  # features of a group in the search for the largest; see program/top.py
@@ -81,3 +83,9 @@ class Reduction:
     def weight_bytes(self, itemsize: int) -> int:
         """The bytes of its parameters. itemsize: of a value of the computation; others than `encode` are fp32."""
         return sum(prod(shape) * (itemsize if name == "encode" else 4) for name, shape in self.parameters.items())
+
+
+def places_of_ids(features: int, ways: int) -> np.ndarray:
+    """int64 [features]: the feature at each place of the parameters, for weights split `ways` ways."""
+    part = np.arange(features // ways).reshape(-1, TOP_GROUP).T.ravel()
+    return np.concatenate([part + way * (features // ways) for way in range(ways)])

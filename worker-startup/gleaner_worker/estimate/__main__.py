@@ -19,8 +19,9 @@ from gleaner_reader.format.errors import printable
 
 from ..failures import Failure
 from ..model.files.hub import Hub, own_hub, print_wait
-from ..model.files.model_source import find_spec_files, read_capture
+from ..model.files.model_source import find_spec_files
 from ..model.program.row_selection import check_token_selection, row_limits
+from ..model.weights.reduction_weights import read_capture
 from ..records.lines.stream import no_lines
 from ..records.samples.tokenize_process import limited_settings
 from ..shards.plan import Capacity
@@ -88,7 +89,7 @@ def estimate(
         if source.size == 0:
             raise no_lines(source.name)
     files = find_spec_files(spec, home, bucket, hub=hub, weights=False)
-    capture = read_capture(spec, files)
+    capture, _ = read_capture(spec, files)
     config = capture.config
     settings = limited_settings(files.folder, spec, config.vocab_size, config.max_positions)
     max_length = spec.max_length(config.max_positions)

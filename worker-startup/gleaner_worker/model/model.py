@@ -24,7 +24,7 @@ from .device import set_up_jax
 from .files.hub import Hub
 from .files.identity import ModelFiles
 from .files.model_lock import find_run_model
-from .files.model_source import find_spec_files, read_capture, read_rules
+from .files.model_source import find_spec_files, read_rules
 from .program.device_output import InFlightStep, device_failure
 from .program.generation import Decoding
 from .program.program import Program, StepShape, compile_rows
@@ -34,6 +34,7 @@ from .program.step_plan import StepPlan, plan_step
 from .program.tuning import Tuning
 from .weights.mesh import Layout, layouts, memory_of, weight_bytes
 from .weights.place import place, place_reductions
+from .weights.reduction_weights import read_capture
 from .weights.weights import Weights, open_weights, with_stored_head
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class Model:
     @property
     def described_outputs(self) -> dict[str, str]:
         """The metadata of a shard about its reductions; empty without any."""
-        of_files = {each.reduction.name: each.files.facts for each in self.files.reduction_weights}
+        of_files = {each.entry.name: each.facts for each in self.files.reduction_files}
         facts = {name: facts | of_files.get(name, {}) for name, facts in self.capture.facts.items()}
         return {"outputs": json.dumps(facts, separators=(",", ":"))} if facts else {}
 
@@ -206,7 +207,7 @@ def load_model(
     size, or the chosen layers or tokens cannot be used.
     """
     devices = jax.local_devices()
-    capture = read_capture(spec, files)
+    capture, reductions = read_capture(spec, files)
     if capture.has_logits:
         capture = replace(capture, config=with_stored_head(capture.config, files.weights, spec.model))
     config = capture.config
@@ -238,9 +239,9 @@ def load_model(
             _delete(previous.params)
         report(f"Reading the weights of {spec.model} onto {onto}")
         params = place(stored or open_stored(), layout, plan.tuning.bf16_as_bits)
-    if files.reduction_weights:
+    if reductions:
         report(f"Reading the weights of {', '.join(each.name for each in capture.reductions)} onto {onto}")
-        params |= {"reductions": place_reductions(files.reduction_weights, layout, config, spec.compute_dtype)}
+        params |= {"reductions": place_reductions(reductions, layout, config, spec.compute_dtype)}
     return Model(files, spec, config, params, layout, plan.capture, plan.shape, plan.tuning, program, decoding)
 
 

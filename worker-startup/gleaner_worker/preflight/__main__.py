@@ -17,7 +17,8 @@ from gleaner_reader.format.errors import printable
 
 from ..failures import Failure
 from ..model.files.hub import own_hub, print_wait
-from ..model.files.model_source import find_spec_files, read_capture, read_rules
+from ..model.files.model_source import find_spec_files, read_rules
+from ..model.weights.reduction_weights import read_capture
 from ..spec.read_spec import read_spec
 from ..storage.objects import Bucket, make_client
 from .accelerators import ACCELERATORS
@@ -45,7 +46,7 @@ def main() -> int:
         spec = read_spec(args.spec)
         hub = own_hub(print_wait)
         files = find_spec_files(spec, args.home, bucket, hub=hub, weights=False, tokenizer=False)
-        capture = read_capture(spec, files)
+        capture, _ = read_capture(spec, files)
         rules = read_rules(spec, capture.config, files.folder)
         # JAX takes its settings from the environment when it is imported.
         from .estimate_program import estimate_program

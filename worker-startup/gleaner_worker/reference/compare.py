@@ -15,9 +15,9 @@ from ..architecture.sites import Capture
 from ..failures import Failure
 from ..model.files.identity import ModelFiles
 from ..model.files.model_lock import find_run_model, read_model_lock
-from ..model.files.model_source import find_spec_files, read_capture
+from ..model.files.model_source import find_spec_files
 from ..model.files.weight_files import BucketFile
-from ..model.weights.reduction_weights import ReductionWeights
+from ..model.weights.reduction_weights import ReductionWeights, read_capture
 from ..names import output_prefix, run_folder
 from ..records.samples.generated import Answers
 from ..records.samples.sample import Sample
@@ -48,7 +48,7 @@ def compare_run(
     stored = Run(open_folder(f"gs://{bucket.name}/activations/{run_folder(run)}"))
     chosen = choose_samples(stored, count)
     files = _copy_model(spec, run, bucket, folder, report)
-    capture = read_capture(spec, files)
+    capture, reductions = read_capture(spec, files)
     config, names = capture.config, site_names(capture)
     if not names:
         raise Failure("stream", f"Failed to compare {run}: it stores moments alone, and no rows that have a reference")
@@ -68,7 +68,7 @@ def compare_run(
             report(f"Computing sample {sample.index} of stream {name}, {len(sample.token_ids)} tokens")
             wanted = reference(sample.token_ids, names, spec.top_k)
             found = stored.sample(stream, sample.index, dtype="float32")
-            for key, x, weights in _rows_of(wanted, capture, files.reduction_weights, sample, spec):
+            for key, x, weights in _rows_of(wanted, capture, reductions, sample, spec):
                 _add(drifts, key, found, x, weights, sample, name, capture)
     first = next(iter(drifts.values()))
     return {

@@ -11,7 +11,8 @@ from gleaner_reader.format.spec_hash import hash_of_manifest
 from ..failures import Failure
 from ..model.files.identity import ModelFiles
 from ..model.files.model_lock import find_run_model, read_model_lock
-from ..model.files.model_source import find_spec_files, read_capture
+from ..model.files.model_source import find_spec_files
+from ..model.weights.reduction_weights import read_capture
 from ..names import manifest_name, model_name, output_prefix, parse_shard, parse_stream, run_folder
 from ..records.samples.tokenize_process import limited_settings
 from ..spec.read_spec import parse_spec
@@ -41,7 +42,7 @@ def verify_run(
     spec, spec_hash, result = read_manifest(bucket, run)
     problems: list[str] = []
     files, fingerprint = _find_model(spec, run, folder, bucket, problems)
-    capture = read_capture(spec, files)
+    capture, _ = read_capture(spec, files)
     config = capture.config
     settings = limited_settings(files.folder, spec, config.vocab_size, config.max_positions)
     expect = Expectation(run, spec, spec_hash, fingerprint, capture, settings)

@@ -4,15 +4,12 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ...failures import Failure
 from ...limited.process import call
 from ...model_files import CONFIG, GENERATION, INDEX, ONE_FILE, TOKENIZER, is_small_file, is_weight_file, refused_files
+from ...spec.spec import ReductionSpec
 from .weight_files import WeightFile
-
-if TYPE_CHECKING:
-    from ..weights.reduction_weights import ReductionWeights
 
 _PICKLED = re.compile(r".*\.(?:bin|pt|pth|ckpt)(?:\.index\.json)?")
 _PICKLED_MODEL = re.compile(r"(?:pytorch_model|consolidated)[^/]*\.(?:bin|pt|pth)(?:\.index\.json)?")
@@ -56,7 +53,7 @@ class ModelFiles(Identity):
     folder: str = ""  # of its small files
     weights: Sequence[WeightFile] = ()
     is_kept: bool = False  # a copy of an earlier request, which the disk may have damaged
-    reduction_weights: Sequence["ReductionWeights"] = ()
+    reduction_files: Sequence["ReductionFiles"] = ()
 
     @property
     def facts(self) -> dict:
@@ -69,6 +66,36 @@ class ModelFiles(Identity):
     def unknown_keys(self) -> list[str]:
         """The keys of config.json that neither Gleaner nor transformers knows."""
         return call(f"{READ_FILES}:unknown_keys_of", {"folder": self.folder, "model": self.name})["keys"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the files of one layer are. layout: of an autoencoder; None for a matrix. config, tensors: names below
+    `weights`; an autoencoder may have no config."""
+
+    layer: int
+    layout: str | None
+    path: str
+    config: str | None
+    tensors: str
+
+
+@dataclass(frozen=True)
+class ReductionFiles:
+    """The files of one entry, of all its layers."""
+
+    entry: ReductionSpec
+    places: tuple[Place, ...]
+    folder: str  # of the configs
+    tensors: dict[str, WeightFile]  # by name below `weights`
+    revision: str | None  # the commit of a repository of a hub
+    digests: dict[str, str]  # of every file that the results depend on, by name; empty without weights
+
+    @property
+    def facts(self) -> dict:
+        """What the header of a shard says about the files."""
+        digest = hashlib.sha256("".join(f"{name} {self.digests[name]}\n" for name in sorted(self.digests)).encode())
+        return {"weights": self.entry.weights, "revision": self.revision, "digest": digest.hexdigest()[:16]}
 
 
 def choose_files(

@@ -8,25 +8,20 @@ import hashlib
 import os
 import re
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
 
 from ...architecture.config import DecoderConfig
-from ...architecture.sites import Capture
 from ...failures import Failure
 from ...limited.process import call
 from ...limited.values import from_json
 from ...model_files import INDEX, is_small_file, is_weight_file, names_in
-from ...spec.spec import Spec, capture_of
+from ...spec.spec import Spec
 from ...storage.objects import Bucket
 from .generation_rules import GenerationRules
 from .hub import Hub, fetch_model, is_hub_id, own_hub
 from .identity import READ_FILES, Identity, ModelFiles, choose_files
 from .model_cache import kept_copy
-from .reduction_files import find_reduction_files
+from .reduction_files import find_reduction_files, naming
 from .weight_files import BucketFile, DiskFile, WeightFile, hash_files
-
-if TYPE_CHECKING:
-    from ..weights.reduction_weights import ReductionWeights
 
 _GS = re.compile(r"gs://([^/]+)/(.+?)/*")
 
@@ -107,26 +102,15 @@ def find_spec_files(
     )
     if not spec.reductions:
         return found
-    from ..weights.reduction_weights import find_reduction, naming  # they import JAX
-
     config, _ = read_config(spec, found.folder)
-    commits, each = lock.reductions if lock else {}, list["ReductionWeights"]()
+    commits, each = lock.reductions if lock else {}, []
     for entry in spec.reductions:
         with naming(entry):
-            files = find_reduction_files(spec, entry, config, home, bucket, hub, commits.get(entry.name), weights)
-            each.append(find_reduction(spec, config, files))
-    return replace(
-        found,
-        files=found.files | {f"{w.reduction.name}/{name}": d for w in each for name, d in w.files.digests.items()},
-        reductions={weights.reduction.name: weights.files.revision for weights in each},
-        reduction_weights=each,
-    )
-
-
-def read_capture(spec: Spec, files: ModelFiles) -> Capture:
-    """The vectors that a run stores of its model. Raises Failure("model")."""
-    config, layers = read_config(spec, files.folder)
-    return capture_of(spec, config, layers, tuple(each.reduction for each in files.reduction_weights))
+            commit = commits.get(entry.name)
+            each.append(find_reduction_files(spec, entry, config, home, bucket, hub, commit, weights))
+    digests = {f"{files.entry.name}/{name}": digest for files in each for name, digest in files.digests.items()}
+    commits = {files.entry.name: files.revision for files in each}
+    return replace(found, files=found.files | digests, reductions=commits, reduction_files=each)
 
 
 def read_config(spec: Spec, folder: str) -> tuple[DecoderConfig, tuple[int, ...]]:

@@ -3,17 +3,19 @@
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
 from ...architecture.config import DecoderConfig
 from ...architecture.saes import LAYOUTS, layout_of
+from ...failures import Failure
 from ...spec.spec import ReductionSpec, Spec, resolve_layers
 from ...storage.objects import Bucket
 from .download import Session
 from .hub import Hub, hub_folder, is_hub_id, own_hub
+from .identity import Place, ReductionFiles
 from .model_cache import kept_copy, make_room
 from .weight_files import BucketFile, DiskFile, HubFile, WeightFile, hash_files
 
@@ -23,34 +25,14 @@ _TENSORS = ".safetensors"
 _MOST_LISTED = 20
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where the files of one layer are. layout: of an autoencoder; None for a matrix. config, tensors: names below
-    `weights`; an autoencoder may have no config."""
-
-    layer: int
-    layout: str | None
-    path: str
-    config: str | None
-    tensors: str
-
-
-@dataclass(frozen=True)
-class ReductionFiles:
-    """The files of one entry, of all its layers."""
-
-    entry: ReductionSpec
-    places: tuple[Place, ...]
-    folder: str  # of the configs
-    tensors: dict[str, WeightFile]  # by name below `weights`
-    revision: str | None  # the commit of a repository of a hub
-    digests: dict[str, str]  # of every file that the results depend on, by name; empty without weights
-
-    @property
-    def facts(self) -> dict:
-        """What the header of a shard says about the files."""
-        digest = hashlib.sha256("".join(f"{name} {self.digests[name]}\n" for name in sorted(self.digests)).encode())
-        return {"weights": self.entry.weights, "revision": self.revision, "digest": digest.hexdigest()[:16]}
+@contextmanager
+def naming(entry: ReductionSpec, where: str = "") -> Iterator[None]:
+    """Raises Failure("model") that names the entry in place of a ValueError or an OSError."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        remedy = "; copy it again" if where else ""
+        raise Failure("model", f"Failed to use {entry.name} ({entry.weights}): {where}{error}{remedy}") from error
 
 
 class _Source(NamedTuple):

@@ -154,9 +154,3 @@ def _members(keys: jax.Array, best: jax.Array, tuning: Tuning) -> jax.Array:
         interpret=tuning.interpret,
     )(best, keys)
     return found.reshape(rows, TOP_GROUP, -1)[:, :, :wanted]
-
-
-def places_of_ids(features: int, ways: int) -> np.ndarray:
-    """int64 [features]: the feature at each place of the parameters, for weights split `ways` ways."""
-    part = np.arange(features // ways).reshape(-1, TOP_GROUP).T.ravel()
-    return np.concatenate([part + way * (features // ways) for way in range(ways)])

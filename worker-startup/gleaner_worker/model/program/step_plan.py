@@ -7,8 +7,7 @@ from typing import Any
 from ...architecture.sites import Capture
 from ...spec.spec import Spec
 from ..files.generation_rules import GenerationRules
-from ..weights.reduction_weights import reduction_shapes
-from ..weights.weights import parameter_shapes
+from ..weights.weights import parameter_shapes, reduction_shapes
 from .program import StepShape
 from .row_selection import check_token_selection, row_limits
 from .tuning import Tuning, tuning_of

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from ...architecture.config import DecoderConfig
 from .cpu import host_bits
 from .mesh import Layout, parameter_specs
-from .reduction_weights import ReductionWeights, reduction_shapes
+from .reduction_weights import ReductionWeights
 from .tensors import layers_with
-from .weights import Weights, parameter_shapes
+from .weights import Weights, parameter_shapes, reduction_shapes
 
 
 def place(weights: Weights, layout: Layout, as_bits: bool) -> dict:

@@ -1,24 +1,21 @@
 """The parameters of reductions: matched with the tensors of their files, and folded into the one form of an encoder."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jax
 import numpy as np
 
 from ...architecture.config import DecoderConfig
-from ...architecture.reductions import Encoder, Reduction
+from ...architecture.reductions import Encoder, Reduction, places_of_ids
 from ...architecture.saes import LAYOUTS, Sae
-from ...architecture.sites import TABLE, layers_with_site, site_width
-from ...failures import Failure
+from ...architecture.sites import TABLE, Capture, layers_with_site, site_width
 from ...limited.process import call
 from ...limited.values import from_json
-from ...spec.spec import ReductionSpec, Spec
-from ..files.identity import READ_FILES
-from ..files.reduction_files import ReductionFiles
-from ..program.reduce import places_of_ids
-from .weights import DTYPES, StoredTensor, stored_tensors
+from ...spec.spec import ReductionSpec, Spec, capture_of
+from ..files.identity import READ_FILES, ModelFiles
+from ..files.model_source import read_config
+from ..files.reduction_files import ReductionFiles, naming
+from .stored_tensors import DTYPES, StoredTensor, stored_tensors
 
 _MOST_FEATURES = 1 << 20
 _DEFAULT_K = 64
@@ -58,14 +55,14 @@ class ReductionWeights:
         return {name: array.T if sae and sae.is_transposed else array for name, array in found.items()}
 
 
-@contextmanager
-def naming(entry: ReductionSpec, where: str = "") -> Iterator[None]:
-    """Raises Failure("model") that names the entry in place of a ValueError or an OSError."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        remedy = "; copy it again" if where else ""
-        raise Failure("model", f"Failed to use {entry.name} ({entry.weights}): {where}{error}{remedy}") from error
+def read_capture(spec: Spec, files: ModelFiles) -> tuple[Capture, list[ReductionWeights]]:
+    """The vectors that a run stores of its model, and the weights of its reductions. Raises Failure("model")."""
+    config, layers = read_config(spec, files.folder)
+    weights = []
+    for each in files.reduction_files:
+        with naming(each.entry):
+            weights.append(find_reduction(spec, config, each))
+    return capture_of(spec, config, layers, tuple(each.reduction for each in weights)), weights
 
 
 def find_reduction(spec: Spec, config: DecoderConfig, files: ReductionFiles) -> ReductionWeights:
@@ -225,12 +222,3 @@ def _padded(p: dict[str, np.ndarray], encoder: Encoder, ways: int) -> dict[str, 
         return np.concatenate([values, more])[order]
 
     return {name: padded(name, values) for name, values in p.items()}
-
-
-def reduction_shapes(reductions: Iterable[Reduction], dtype: str) -> dict:
-    """The shapes of the parameters on the devices: {name: {parameter: [layers, ...]}}."""
-
-    def shape(parameter: str, size: tuple[int, ...]):
-        return jax.ShapeDtypeStruct(size, DTYPES[dtype if parameter == "encode" else "fp32"])
-
-    return {each.name: {name: shape(name, size) for name, size in each.parameters.items()} for each in reductions}

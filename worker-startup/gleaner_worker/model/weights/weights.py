@@ -3,84 +3,26 @@
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain
-from typing import NamedTuple
 
 import jax
-import ml_dtypes
 import numpy as np
-
-from gleaner_reader.format.safetensors_header import read_header_text
 
 from ...architecture.config import DecoderConfig
 from ...architecture.config_parser import shown
+from ...architecture.reductions import Reduction
 from ...architecture.tensor_names import HEADS, OTHER_TOWERS, SCORES
 from ...failures import Failure
-from ...limited.frames import Frame
-from ...limited.process import LimitedProcess
-from ..files.identity import READ_FILES
 from ..files.weight_files import WeightFile
+from .stored_tensors import DTYPES, FLOATS, PACKED, THREADS, StoredTensor, TensorRead, stored_tensors
 from .tensors import Part, block_table, layers_with, names_of, outer_table
 
 log = logging.getLogger(__name__)
 
-DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp32": np.dtype(np.float32)}
-
-_FLOATS = {"BF16": np.dtype(ml_dtypes.bfloat16), "F16": np.dtype(np.float16), "F32": np.dtype(np.float32)}
-_PACKED = {"U8": np.dtype(np.uint8)}
-# Enough requests at once for the network of a large host. A thread that converts holds one read more.
-_THREADS = 32
-_READ_BYTES = 16 << 20
 _COMPARED, _COMPARED_AT_ONCE = 1 << 20, 16  # values of a range, and ranges
 _LISTED = 100  # problems in one error; a model of another family has hundreds
-
-
-@dataclass(frozen=True)
-class StoredTensor:
-    """One tensor in a safetensors file."""
-
-    name: str
-    file: WeightFile
-    dtype: str  # as safetensors names the type
-    shape: tuple[int, ...]
-    begin: int  # of its bytes in the file
-
-    @property
-    def is_float(self) -> bool:
-        return self.dtype in _FLOATS
-
-    def values(self, first: int, end: int) -> np.ndarray:
-        """fp32: the values of a float tensor from number `first` to `end`."""
-        stored, values = _FLOATS[self.dtype], np.empty(end - first, np.float32)
-        _Read(self.file, self.begin + first * stored.itemsize, stored, values).run()
-        return values
-
-    def reads(self, target: np.ndarray) -> "Iterator[_Read]":
-        """The reads that fill `target`, a contiguous array with the shape of the tensor."""
-        values, stored = target.reshape(-1), (_FLOATS | _PACKED)[self.dtype]
-        count = _READ_BYTES // stored.itemsize
-        for first in range(0, len(values), count):
-            yield _Read(self.file, self.begin + first * stored.itemsize, stored, values[first : first + count])
-
-
-class _Read(NamedTuple):
-    """A range of a file, and the values that it fills."""
-
-    file: WeightFile
-    begin: int
-    stored: np.dtype
-    target: np.ndarray
-
-    def run(self) -> None:
-        is_equal = self.stored == self.target.dtype
-        values = self.target if is_equal else np.empty(len(self.target), self.stored)
-        self.file.read_into(self.begin, values.view(np.uint8).data)
-        if not is_equal:
-            self.target[...] = values
 
 
 @dataclass(frozen=True)
@@ -125,15 +67,15 @@ class Weights:
         def cut(target: np.ndarray, of: Callable[..., np.ndarray], tensors: list[np.ndarray]) -> None:
             target[...] = of(*tensors)
 
-        with ThreadPoolExecutor(_THREADS, "weights") as pool:
+        with ThreadPoolExecutor(THREADS, "weights") as pool:
             list(pool.map(cut, *zip(*cuts, strict=True)) if cuts else [])
         return arrays
 
     def _read(self, parts: list[tuple[StoredTensor, np.ndarray]]) -> None:
         reads = [read for tensor, array in parts for read in tensor.reads(array)]
         try:
-            with ThreadPoolExecutor(min(len(reads), _THREADS), "weights") as pool:
-                list(pool.map(_Read.run, reads))
+            with ThreadPoolExecutor(min(len(reads), THREADS), "weights") as pool:
+                list(pool.map(TensorRead.run, reads))
         except (OSError, ValueError) as error:
             raise _unreadable(self.where, error) from error
 
@@ -202,14 +144,13 @@ def _are_equal(one: StoredTensor, other: StoredTensor, where: str) -> bool:
         raise _unreadable(where, error) from error
 
 
-def stored_tensors(files: Iterable[WeightFile], where: str) -> list[StoredTensor]:
-    """The tensors of safetensors files, from their headers. Raises Failure("model")."""
-    process = LimitedProcess(f"{READ_FILES}:tensors_of", {"model": where})
-    try:
-        with ThreadPoolExecutor(_THREADS, "headers") as pool:
-            return list(chain.from_iterable(pool.map(partial(_read_tensors, process, where), files)))
-    finally:
-        process.close()
+def reduction_shapes(reductions: Iterable[Reduction], dtype: str) -> dict:
+    """The shapes of the parameters of reductions on the devices: {name: {parameter: [layers, ...]}}."""
+
+    def shape(parameter: str, size: tuple[int, ...]):
+        return jax.ShapeDtypeStruct(size, DTYPES[dtype if parameter == "encode" else "fp32"])
+
+    return {each.name: {name: shape(name, size) for name, size in each.parameters.items()} for each in reductions}
 
 
 def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str, end: str = "") -> dict:
@@ -227,29 +168,13 @@ def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str, end: st
     )
 
 
-def _read_tensors(process: LimitedProcess, where: str, file: WeightFile) -> list[StoredTensor]:
-    """The tensors of a safetensors file; raises Failure("model") for any other file, damaged or cut short."""
-
-    def read(begin: int, end: int) -> bytes:
-        data = bytearray(end - begin)
-        file.read_into(begin, memoryview(data))
-        return bytes(data)
-
-    try:
-        header = read_header_text(read, file.size_bytes, first_read=8)  # so that no byte of a tensor is read here too
-    except (OSError, ValueError) as error:
-        raise Failure("model", f"Failed to read {file.name} of {where}: {error}; copy the model again") from error
-    found = process.ask(Frame({"name": file.name, "size": file.size_bytes}, header)).facts["tensors"]
-    return [StoredTensor(name, file, dtype, tuple(shape), begin) for name, dtype, shape, begin in found]
-
-
 def _match(stored: list[StoredTensor], config: DecoderConfig, where: str, end: str) -> dict[str, StoredTensor]:
     """The tensors that the decoder needs, by their names without the prefix of the file."""
     names, found = names_of(config), {tensor.name for tensor in stored}
     prefix = next((prefix for prefix in names.prefixes if prefix + names.embedding in found), names.prefixes[0])
-    wanted = {name: (shape, _FLOATS) for name, (_, shape) in outer_table(config, end).items()}
+    wanted = {name: (shape, FLOATS) for name, (_, shape) in outer_table(config, end).items()}
     wanted |= {
-        f"{names.layers}{layer}.{name}": (tensor.shape, _PACKED if tensor.is_packed else _FLOATS)
+        f"{names.layers}{layer}.{name}": (tensor.shape, PACKED if tensor.is_packed else FLOATS)
         for layer in range(config.num_layers)
         for name, tensor in block_table(config, layer).tensors.items()
     }
