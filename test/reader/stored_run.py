@@ -83,7 +83,7 @@ def some_rows(plan: ShardPlan, sites, layers, d_model, dtype, seed=0):
     return rows, scale, values
 
 
-def encode(plan: ShardPlan, rows, scale, layers, file_format, threads=2, **identity) -> ShardBytes:
+def encode(plan: ShardPlan, rows, scale, layers, file_format, threads=2, more=None, sums=(), **identity) -> ShardBytes:
     facts = {
         "schema": "gleaner/1",
         "shard": str(plan.number),
@@ -96,7 +96,7 @@ def encode(plan: ShardPlan, rows, scale, layers, file_format, threads=2, **ident
     }
     stats = {f"{site}.{layer}": {"norm": 1.0} for site in rows for layer in layers}
     by_site = dict.fromkeys(rows, layers)
-    return encode_shard(file_format, plan, by_site, rows, scale, facts | identity, stats, threads)
+    return encode_shard(file_format, plan, by_site, rows, scale, facts | identity, more or stats, threads, dict(sums))
 
 
 def store_run(

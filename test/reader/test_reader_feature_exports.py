@@ -14,8 +14,8 @@ import gleaner_reader
 from gleaner_reader.__main__ import main as reader_main
 from gleaner_reader.export import features, to_delphi, to_feature_json
 from gleaner_reader.export.__main__ import main as export_main
-from stored_reductions import D_SAE, store_reductions
 from test_reader_exports import interrupt, tensors_of
+from test_reader_reductions import D_SAE, store_reductions
 
 
 def content(folder):
@@ -106,25 +106,30 @@ def pt(path, tensors, storage="torch\nFloatStorage", strides=None):
 QWEN = {name: each.T.copy() for name, each in some_weights().items() if name != "threshold"}
 
 
-@pytest.mark.parametrize("storage", ["FloatStorage", "BFloat16Storage"])
-def test_published_autoencoders_become_folders_of_saelens(tmp_path, capsys, storage):
-    qwen = QWEN if storage == "FloatStorage" else {n: e.astype(ml_dtypes.bfloat16) for n, e in QWEN.items()}
-    gemma = tmp_path / "in/scope-att/layer_12"
-    gemma.mkdir(parents=True), (tmp_path / "in/W32K-L0_5").mkdir()
-    npz(gemma / "params.npz")
-    pt(tmp_path / "in/W32K-L0_5/layer3.sae.pt", qwen, f"torch\n{storage}")
+BF16 = {name: each.astype(ml_dtypes.bfloat16) for name, each in QWEN.items()}
+AS_QWEN = "W32K-L0_5/layer3", ("topk", 5, "blocks.3.hook_resid_post", "none", 4, 6)
+
+
+@pytest.mark.parametrize(
+    ("end", "write", "folder", "facts"),
+    [
+        ("/params.npz", npz, "a-att/layer_12", ("jumprelu", None, "blocks.12.attn.hook_z", "hook_z", 4, 6)),
+        (".sae.pt", lambda path: pt(path, QWEN), *AS_QWEN),
+        (".sae.pt", lambda path: pt(path, BF16, "torch\nBFloat16Storage"), *AS_QWEN),
+    ],
+)
+def test_published_autoencoders_become_folders_of_saelens(tmp_path, capsys, end, write, folder, facts):
+    source, result = tmp_path / f"in/{folder}{end}", tmp_path / "out" / folder
+    source.parent.mkdir(parents=True)
+    write(source)
     assert reader_main(["convert-sae", str(tmp_path / "in"), str(tmp_path / "out")]) == 0
-    folders = {"W32K-L0_5/layer3": ("topk", 5, "blocks.3.hook_resid_post", "none", 4, 6)}
-    folders |= {"scope-att/layer_12": ("jumprelu", None, "blocks.12.attn.hook_z", "hook_z", 4, 6)}
-    assert set(capsys.readouterr().out.split()) == {str(tmp_path / "out" / folder) for folder in folders}
-    for folder, facts in folders.items():
-        expected = some_weights() if facts[1] is None else {n: e.astype("f4").T for n, e in qwen.items()}
-        found, cfg = (tmp_path / "out" / folder / name for name in ("sae_weights.safetensors", "cfg.json"))
-        found, cfg = tensors_of(found), json.loads(cfg.read_text())
-        assert found.keys() == expected.keys() and all(each.dtype == "f4" for each in found.values())
-        assert all(np.array_equal(found[name], each) for name, each in expected.items())
-        more = (cfg["metadata"]["hook_name"], cfg["reshape_activations"], cfg["d_in"], cfg["d_sae"])
-        assert (cfg["architecture"], cfg.get("k"), *more) == facts
+    assert capsys.readouterr().out == f"{result}\n"
+    found, cfg = tensors_of(result / "sae_weights.safetensors"), json.loads((result / "cfg.json").read_text())
+    assert found.keys() == (some_weights() if end == "/params.npz" else QWEN).keys()
+    for name, each in found.items():
+        assert each.dtype == "f4" and np.allclose(each, some_weights()[name], 0 if write == npz else 0.01)
+    metadata = cfg["metadata"]["hook_name"], cfg["reshape_activations"], cfg["d_in"], cfg["d_sae"]
+    assert (cfg["architecture"], cfg.get("k"), *metadata) == facts
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """Runs of reductions: features, projections and moments that were computed on the device."""
 
 import json
-from dataclasses import replace
+import os
+from dataclasses import dataclass, field, replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 from tokenizers import Tokenizer
@@ -12,25 +14,91 @@ import gleaner_reader
 from gleaner_reader import ShardError
 from gleaner_reader.export import to_npy
 from gleaner_reader.format.files import open_folder
+from gleaner_reader.run.answers import FOUND, best
 from gleaner_reader.run.questions import _typed
 from gleaner_reader.run.verify import verify
+from gleaner_worker.shards.plan import ShardPlan
 from memory import MIB, at_most
-from stored_reductions import D_MODEL, LAYERS, OUTPUTS, store_reductions
-from stored_run import store_run, summarise
+from stored_run import MANIFEST, SAMPLES, a_plan, encode, store_run, summarise
+
+D_MODEL, D_SAE, K, LAYERS = 8, 32, 4, (0, 2)
+OUTPUTS = {
+    "features": {"scope": {"kind": "features", "site": "resid_post", "d_sae": D_SAE, "k": K}},
+    "project": {"probe": {"kind": "project", "site": "resid_post", "k": 3}},
+    "moments": {"moments": {"kind": "moments", "sites": ["resid_post"], "layers": list(LAYERS)}},
+}
+
+
+@dataclass
+class Reductions:
+    """What was stored, of all shards in order."""
+
+    folder: str
+    plans: list[tuple[int, ShardPlan]] = field(default_factory=list)  # with the stream of each
+    dense: list[np.ndarray] = field(default_factory=list)  # fp32 [layers, rows, d_model] of each shard
+    values: dict[str, list[np.ndarray]] = field(default_factory=dict)  # "probe" -> [layers, rows, width]
+
+    def of(self, parts: list[np.ndarray], layer: int) -> np.ndarray:
+        return np.concatenate([part[LAYERS.index(layer)] for part in parts])
+
+    def samples(self, layer: int) -> list[tuple[int, int, np.ndarray]]:
+        """The stream, the number and the dense rows of each sample."""
+        return [
+            (stream, sample.index, rows)
+            for (stream, plan), x in zip(self.plans, self.dense, strict=True)
+            for sample, rows in zip(plan.samples, np.split(x[LAYERS.index(layer)], plan.row_offsets[1:-1]), strict=True)
+        ]
+
+
+def some_features(random: np.random.Generator, rows: int) -> dict[str, np.ndarray]:
+    """The K strongest of D_SAE features with many ties, as the device returns them."""
+    active = np.maximum(np.round(random.standard_normal((len(LAYERS), rows, D_SAE)) * 3 - 3), 0).astype(np.float32)
+    ids = np.argsort(-active, axis=2, kind="stable")[..., :K].astype(np.int32)
+    values, counts = np.take_along_axis(active, ids, 2), (active > 0).sum(2, keepdims=True).astype(np.int32)
+    ids = np.where(values > 0, ids, -1).astype(np.int32)
+    return {"scope": values.astype(ml_dtypes.bfloat16), "scope_ids": ids, "scope_active": counts}
+
+
+def some_moments(plan: ShardPlan, dense: np.ndarray) -> dict[str, np.ndarray]:
+    parts = np.split(dense, plan.row_offsets[1:-1], axis=1)
+    return {
+        f"resid_post.{layer}.{kind}": np.array([(part[n] ** power).sum(0) for part in parts], np.float32)
+        for n, layer in enumerate(LAYERS)
+        for kind, power in (("sum", 1), ("squares", 2))
+    }
+
+
+def store_reductions(
+    folder, kinds=tuple(OUTPUTS), form="safetensors", dense=False, tokens="all", count=SAMPLES, cut=0.1
+) -> Reductions:
+    stored = Reductions(str(folder))
+    for stream, number in ((stream, number) for stream in (0, 7) for number in (1, 2, 3)):
+        plan = a_plan(number, (number - 1) * count, count, number == 3, tokens, True, stream)
+        random = np.random.default_rng([stream, number])
+        x = random.integers(-4, 5, (len(LAYERS), plan.rows, D_MODEL)).astype(np.float32)
+        x /= 1 if "project" in kinds else 3  # the order of additions decides the sums of thirds
+        rows = some_features(random, plan.rows) if "features" in kinds else {}
+        rows |= {"probe": np.ascontiguousarray(x[..., :3])} if "project" in kinds else {}
+        rows |= {"resid_post": x.astype(ml_dtypes.bfloat16)} if dense else {}
+        outputs = json.dumps({name: each for kind in kinds for name, each in OUTPUTS[kind].items()})
+        facts = {"more": {f"scope.{layer}": {"cut": cut} for layer in LAYERS}, "spec_hash": MANIFEST["spec_hash"]}
+        sums = some_moments(plan, x) if "moments" in kinds else {}
+        path = os.path.join(folder, f"tpu_{stream}", f"shard_{number:04d}.{form}")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(encode(plan, rows, {}, LAYERS, form, sums=sums, outputs=outputs, **facts).read())
+        stored.plans.append((stream, plan))
+        stored.dense.append(x)
+        for name, each in rows.items():
+            stored.values.setdefault(name, []).append(each)
+    with open(os.path.join(folder, "manifest.json"), "w") as file:
+        json.dump(MANIFEST | {"result": {"shards": 6}}, file)
+    return stored
 
 
 @pytest.fixture
 def run(tmp_path):
     return gleaner_reader.open(store_reductions(tmp_path / "reductions").folder)
-
-
-def test_the_outputs_of_a_run_are_read_as_any_site(tmp_path):
-    stored = store_reductions(tmp_path)
-    run = gleaner_reader.open(stored.folder)
-    assert set(run.sites) == {"scope", "scope_ids", "scope_active", "probe"} and run.layers == LAYERS
-    assert run.outputs == {name: each for outputs in OUTPUTS.values() for name, each in outputs.items()}
-    for name in run.sites:
-        assert np.array_equal(run.layer(2, name)[:].astype(np.float32), stored.of(stored.values[name], 2))
 
 
 @pytest.mark.parametrize("tokens", ["all", slice(1, 9, 2)])
@@ -42,48 +110,17 @@ def test_a_run_of_moments_alone_opens_and_verifies_and_says_that_it_has_no_rows(
     assert run.num_rows == sum(plan.rows for _, plan in stored.plans)
     assert run.first.moments == {("resid_post", layer): D_MODEL for layer in LAYERS}
     assert run.sample(7, 41).activations == {} and run.sample(7, 41).kept == {"n": 41, "text": "é"}
-    asks = (lambda: run.d_model, lambda: run.dtype, lambda: run.layer(0), lambda: run.batches(0))
-    for ask in (*asks, lambda: to_npy(run, str(tmp_path / "npy"), 0)):
+    for ask in (lambda: run.d_model, lambda: run.dtype, lambda: run.batches(0), lambda: to_npy(run, "npy", 0)):
         with pytest.raises(ValueError, match="stores moments and no rows of a site; run.moments"):
             ask()
     found = verify(open_folder(stored.folder))
     assert found.problems == () and found.digest == digest
     if form == "safetensors":
         last = run.streams[7][-1]  # of another attempt than metadata.json, so its own checksums count
-        overwrite(last, "resid_post.2.squares", 0, b"\1")
+        with open(last.url, "r+b") as file:
+            file.seek(last.tensors["resid_post.2.squares"].begin)
+            file.write(b"\1")
         assert any("shard_0003" in problem for problem in verify(open_folder(stored.folder)).problems)
-
-
-def overwrite(shard, tensor, offset, data):
-    with open(shard.url, "r+b") as file:
-        file.seek(shard.tensors[tensor].begin + offset)
-        file.write(data)
-
-
-SAE, NOT = OUTPUTS["features"]["scope"], "scope_ids are not features of an SAE"
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "says"),
-    [
-        *(("outputs", text, "the outputs in its header are damaged") for text in ("[1]", "[" * 100_000)),
-        *(("outputs", {"scope": each}, "stores the features of no SAE") for each in (1, {"kind": ["features"]})),
-        *(("outputs", {"scope": SAE | {"d_sae": d_sae}}, NOT) for d_sae in (True, (1 << 24) + 1, None)),
-        ("outputs", {"scope": SAE | {"site": "../q"}}, NOT),
-        ("outputs", {"probe": SAE}, "probe_ids are not features of an SAE"),
-        *(("resid_post.0.sum", {"shape": shape}, "are not F32") for shape in ((), (34,), (34, 0), (34, 8, 1), (1, 8))),
-        ("resid_post.2.squares", {"dtype": "I32"}, "its moments of resid_post.2 are not F32"),
-    ],
-)
-def test_a_damaged_description_is_refused(run, monkeypatch, name, value, says):
-    header = run.first.header
-    if name == "outputs":
-        monkeypatch.setitem(header.metadata, name, value if isinstance(value, str) else json.dumps(value))
-    else:
-        monkeypatch.setitem(header.tensors, name, replace(header.tensors[name], **value))
-    with pytest.raises((ShardError, ValueError), match=says):
-        run.feature(0, 1)
-        run.moments(0)
 
 
 def words(numbers):
@@ -95,15 +132,12 @@ def test_rows_know_their_sample_and_the_text_around_them(tmp_path, tokens):
     tokenizer = Tokenizer(WordLevel({f"w{number}": number for number in range(1000)}, "w0"))
     form = ("pkl.gz", "fp32", "all") if tokens == "pkl" else ("safetensors", "bf16", tokens)
     run = gleaner_reader.open(store_run(tmp_path / "run", *form[:2], tokens=form[2], keep=True).folder)
-    to_npy(run, str(tmp_path / "npy"), 0)
     ids = np.random.default_rng(0).permutation(run.num_rows)[:100]
     rows = run.rows(ids, context=3, tokenizer=tokenizer)
-    for file, name in ("stream", "stream"), ("sample_idx", "sample"), ("position", "position"):
-        if name != "position" or tokens not in ("pkl", "mean"):
-            assert [getattr(row, name) for row in rows] == np.load(tmp_path / f"npy/{file}.npy")[ids].tolist()
-    for row in rows:
+    for row, x in zip(rows, run.layer(0)[ids], strict=True):
         sample, p = run.sample(row.stream, row.sample, layers=[0]), row.position
-        assert row.kept == sample.kept and row.kept["n"] == row.sample
+        place = 0 if tokens == "mean" else p if sample.positions is None else sample.positions.tolist().index(p)
+        assert row.kept == {"n": row.sample, "text": "é"} and (sample.activations["resid_post.0"][place] == x).all()
         if tokens == "pkl":
             assert (row.token_id, row.text, row.before) == (None, None, None)
         elif tokens == "mean":
@@ -130,8 +164,8 @@ def interrupt(*_):
 
 
 def by_full_sort(scores, stored, n, per_sample):
-    counts = np.concatenate([np.diff(plan.row_offsets) for _, plan in stored.plans])
-    samples, taken, of = np.repeat(np.arange(len(counts)), counts), [], {}
+    counts, taken, of = [len(rows) for _, _, rows in stored.samples(2)], [], {}
+    samples = np.repeat(np.arange(len(counts)), counts)
     for row in np.lexsort((np.arange(len(scores)), -scores)):
         of[samples[row]] = of.get(samples[row], 0) + 1
         taken += [row] * (of[samples[row]] <= per_sample)
@@ -145,8 +179,8 @@ def test_the_top_rows_are_those_of_a_full_sort_also_after_interruptions(tmp_path
     stored = store_reductions(tmp_path, ("project",), dense=True, count=20)
     run, direction = gleaner_reader.open(stored.folder), np.array([1, 0, 0, 2, 0, 0, 0, -1])
     column = stored.of(stored.values["probe"], 2)[:, 1]
-    found = run.top(2, ("probe", 1), n, per_sample=per_sample)
-    assert found.rows.tolist() == by_full_sort(column, stored, n, per_sample)
+    found = run.top(2, ("probe", 1), n, per_sample=per_sample).rows
+    assert found.tolist() == by_full_sort(column, stored, n, per_sample)
     scores = stored.of(stored.dense, 2) @ direction
     expected = by_full_sort(scores, stored, n, per_sample)
     options = {"site": "resid_post", "per_sample": per_sample}
@@ -168,12 +202,12 @@ def test_the_memory_of_top_does_not_grow_with_the_run(tmp_path, monkeypatch):
         run.top(0, np.ones(256), 20)
 
 
-def test_rows_without_a_finite_score_are_left_out(tmp_path):
-    run = gleaner_reader.open(store_run(tmp_path, dtype="fp32", shards=1, streams=(0,)).folder)
-    for row, value in enumerate((np.nan, np.inf, -np.inf)):
-        overwrite(run.first, "resid_post.0", 64 * row, np.float32(value).tobytes())
-    top = gleaner_reader.open(run.url).top(0, np.eye(16)[0], run.num_rows, per_sample=99)
-    assert sorted(top.rows.tolist()) == list(range(3, run.num_rows))
+def test_scores_that_are_not_finite_are_left_out():
+    scores = (np.nan, 1, np.inf, 2, -np.inf)
+    assert best(np.array([(0, 0, n, n, score) for n, score in enumerate(scores)], FOUND), 9, 9)["row"].tolist() == [
+        3,
+        1,
+    ]
 
 
 @pytest.mark.parametrize(("form", "at_once"), [("safetensors", 31), ("safetensors.zst", 31), ("safetensors", 1 << 14)])
@@ -184,6 +218,7 @@ def test_features_equal_those_of_the_stored_values(tmp_path, monkeypatch, form, 
     ids, values = (stored.of(stored.values[name], 2) for name in ("scope_ids", "scope"))
     streams = np.concatenate([np.full(plan.rows, stream) for stream, plan in stored.plans])
     found = run.features(2, range(32), n=6)
+    assert run.outputs == OUTPUTS["features"] and run.sites == ("scope_ids", "scope_active", "scope")
     for number, feature in found.items():
         rows, columns = np.nonzero(ids == number)
         scores = np.zeros(run.num_rows)
@@ -193,21 +228,18 @@ def test_features_equal_those_of_the_stored_values(tmp_path, monkeypatch, form, 
         assert feature.max == of_rows.max() and feature.at_least
         bins = np.clip(np.floor(2 * np.log2(of_rows)) + 32, 0, 63).astype(int)
         assert feature.histogram.tolist() == np.bincount(bins, minlength=64).tolist()
-        best = [row for row in by_full_sort(scores, stored, 6, 1) if scores[row]]
-        assert feature.top.rows.tolist() == best and feature.top.scores.tolist() == scores[best].tolist()
+        top = [row for row in by_full_sort(scores, stored, 6, 1) if scores[row]]
+        assert feature.top.rows.tolist() == top and feature.top.scores.tolist() == scores[top].tolist()
     assert str(run.feature(2, 5, n=6)) == str(found[5])
     assert not gleaner_reader.open(store_reductions(tmp_path / "b", cut=0).folder).feature(2, 5).at_least
 
 
 def sums_of(stored, layer, of=lambda stream, sample: True):
-    """Counts and fp64 sums of the samples, one addition after another."""
-    count, total, squares = 0, np.zeros(D_MODEL), np.zeros(D_MODEL)
-    for (stream, plan), dense in zip(stored.plans, stored.dense, strict=True):
-        for sample, begin, end in zip(plan.samples, plan.row_offsets, plan.row_offsets[1:], strict=False):
-            if of(stream, sample):
-                rows = dense[LAYERS.index(layer), begin:end]
-                count, total, squares = count + len(rows), total + rows.sum(0), squares + (rows**2).sum(0)
-    return count, total / count, squares / count - (total / count) ** 2
+    """The count, mean and variance by fp64 sums of the samples, one addition after another."""
+    parts = [rows for stream, sample, rows in stored.samples(layer) if of(stream, sample)]
+    count, powers = sum(map(len, parts)), (1, 2)
+    mean, square = (sum(((part**power).sum(0) for part in parts), np.zeros(D_MODEL)) / count for power in powers)
+    return count, mean, square - mean**2
 
 
 @pytest.mark.parametrize(("form", "piece_bytes"), [("safetensors", 70), ("safetensors.zst", 70), ("safetensors", 9999)])
@@ -215,20 +247,31 @@ def test_moments_are_those_of_the_rows_by_any_kept_field(tmp_path, monkeypatch, 
     monkeypatch.setattr("gleaner_reader.run.questions._PIECE_BYTES", piece_bytes)
     stored = store_reductions(tmp_path, ("moments",), form, tokens=slice(1, 9, 2))
     run = gleaner_reader.open(stored.folder)
-    groups = len({sample.index for _, plan in stored.plans for sample in plan.samples})
+    groups = len({sample for _, sample, _ in stored.samples(2)})
     for given, count, key, of in (
         ({}, 1, None, lambda stream, sample: True),
         ({"streams": [7]}, 1, None, lambda stream, sample: stream == 7),
         ({"by": "text"}, 1, "é", lambda stream, sample: True),
-        ({"by": "n"}, groups, 41, lambda stream, sample: sample.index == 41),
+        ({"by": "n"}, groups, 41, lambda stream, sample: sample == 41),
     ):
         found, expected = run.moments(2, **given), sums_of(stored, 2, of)
         assert len(found) == count and found[key].count == expected[0]
         assert found[key].mean.tolist() == expected[1].tolist() and found[key].var.tolist() == expected[2].tolist()
-    expected = sums_of(stored, 0, lambda _, s: s.index == 41)[1] - sums_of(stored, 0, lambda _, s: s.index == 5)[1]
+    expected = sums_of(stored, 0, lambda _, s: s == 41)[1] - sums_of(stored, 0, lambda _, s: s == 5)[1]
     assert run.difference_of_means(0, "n", 41, 5).tolist() == expected.tolist()
 
 
+def stating(name, value):
+    def ask(run):
+        tensors, text = run.first.header.tensors, value if isinstance(value, str) else json.dumps(value)
+        run.first.header.metadata[name] = text
+        tensors |= {name: replace(tensors[name], **value)} if name in tensors else {}
+        run.feature(0, 1), run.moments(0)
+
+    return ask
+
+
+SAE = OUTPUTS["features"]["scope"]
 REFUSED = [
     (lambda run: run.top(0, ("probe", 3)), "what is column 3; probe has 3 columns"),
     (lambda run: run.top(1, ("probe", 0)), "layer is 1; .* has layers 0, 2"),
@@ -246,13 +289,23 @@ REFUSED = [
     (lambda run: run.moments(0, by="list"), "list is not of at most 60 texts or numbers"),
     (lambda run: run.moments(0, streams=[0, 3]), "there is no stream 3"),
     (lambda run: run.difference_of_means(0, "text", "é", "e"), "text is 'e' in no sample of"),
+    *((stating("outputs", text), "the outputs in its header are damaged") for text in ("[1]", "[" * 100_000)),
+    *((stating("outputs", {"scope": each}), "features of no SAE") for each in (1, {"kind": ["features"]})),
+    *((stating("outputs", {"scope": SAE | {"d_sae": d}}), "not features of an SAE") for d in (True, 1 << 25, None)),
+    (stating("outputs", {"scope": SAE | {"site": "../q"}}), "scope and scope_ids are not features of an SAE"),
+    (stating("outputs", {"probe": SAE}), "probe and probe_ids are not features of an SAE"),
+    *(
+        (stating("resid_post.0.sum", {"shape": shape}), "are not F32")
+        for shape in ((), (34,), (34, 0), (34, 8, 1), (1, 8))
+    ),
+    (stating("resid_post.2.squares", {"dtype": "I32"}), "its moments of resid_post.2 are not F32"),
 ]
 
 
-@pytest.mark.parametrize(("ask", "says"), REFUSED, ids=[says for _, says in REFUSED])
+@pytest.mark.parametrize(("ask", "says"), REFUSED)
 def test_a_question_that_the_run_cannot_answer_is_refused(run, monkeypatch, ask, says):
     monkeypatch.setattr("gleaner_reader.run.questions._MAX_GROUPS", 60)
     if says.startswith("list"):
         run.shard_index(0).kept[0]["list"] = [1]
-    with pytest.raises((ValueError, IndexError), match=says):
+    with pytest.raises((ValueError, IndexError, ShardError), match=says):
         ask(run)

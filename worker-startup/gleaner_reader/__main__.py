@@ -33,7 +33,7 @@ def main(options: list[str] | None = None) -> int:
     args = parser.parse_args(options)
     try:
         if "source" in args:
-            print(printable("\n".join(convert_sae(args.source, args.folder, args.hook_name, args.k))))
+            print(*map(printable, convert_sae(args.source, args.folder, args.hook_name, args.k)), sep="\n")
             return 0
         found = verify(open_folder(args.path.rstrip("/")))
     except (OSError, ValueError, ImportError) as error:
