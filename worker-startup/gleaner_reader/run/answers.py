@@ -7,8 +7,7 @@ import numpy as np
 
 from .pieces import Piece
 
-# Half octaves of values; the first and the last bin have all beyond.
-HISTOGRAM_EDGES = np.array([-np.inf, *2.0 ** np.linspace(-15.5, 15.5, 63), np.inf])
+HISTOGRAM_EDGES = np.array([-np.inf, *2.0 ** np.linspace(-15.5, 15.5, 63), np.inf])  # half octaves
 # A row with a score. group: the place of the feature that it is of.
 FOUND = np.dtype([("group", "i8"), ("stream", "i8"), ("sample", "i8"), ("row", "i8"), ("score", "f4")])
 

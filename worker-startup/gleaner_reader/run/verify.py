@@ -190,9 +190,8 @@ def _holds_its_checksums(shard: Shard) -> bool:
         shard.index()
         for site, layer in shard.names:
             shard.rows(site, layer, 0, shard.num_rows, verify=True)
-        for site, layer in shard.moments:
-            for kind in ("sum", "squares"):
-                shard.tensor(f"{site}.{layer}.{kind}", verify=True)
+        for name in (f"{site}.{layer}.{kind}" for site, layer in shard.moments for kind in ("sum", "squares")):
+            shard.tensor(name, verify=True)
     except ShardError:
         return False
     finally:
