@@ -9,7 +9,7 @@ import pickle
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
@@ -238,7 +238,7 @@ class _TorchUnpickler(_CheckedUnpickler):
         self._handlers = _HANDLERS | {pickle.BINPERSID[0]: lambda self: self.append(self.stack.pop()[1:3])}
 
 
-def load_torch(file: BinaryIO) -> dict[str, list]:
+def load_torch(file: IO[bytes]) -> dict[str, list]:
     """The vectors and matrices of data.pkl in a file of `torch.save`. A damaged pickle can raise any error."""
     tensors: Any = _TorchUnpickler(_Source(file, _BUFFER_BYTES)).load()  # pyrefly: ignore[bad-argument-type]
     for kind, key, offset, shape, strides in tensors.values():

@@ -62,7 +62,7 @@ class Questions(Shards[Shard]):
         if tokenizer and tokens:
             texts = [each and tokenizer.decode(tokens[slice(*each)], skip_special_tokens=False) for each in ranges]
         kept = index.kept[sample] if index.kept else {}
-        return Row(self.shards[shard].stream, int(index.sample_idx[sample]), position, token_id, *texts, kept)
+        return Row(self.shards[shard].stream, int(index.sample_idx[sample]), position, token_id, *texts, kept=kept)
 
     def table(self, *fields: str) -> dict[str, np.ndarray]:
         """Kept fields as an array [rows] each: all rows of a sample have its value.
