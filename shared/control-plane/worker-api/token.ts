@@ -1,4 +1,6 @@
 /** Tokens of a host for Cloud Storage: one for its incarnation, one for each lease, one for each command, and one for the process of a job. */
+
+import {weightsOf} from '../../domain/billing/ceilings.ts';
 import {hasHostEnded} from '../../domain/records/exec.ts';
 import type {Worker} from '../../domain/records/worker.ts';
 import {
@@ -8,7 +10,6 @@ import {
   rightsOfJobProcess,
   rightsOfStream,
 } from '../../domain/requests/object-rights.ts';
-import {weightsOf} from '../../domain/billing/ceilings.ts';
 import {advise, ok} from '../../domain/requests/requests.ts';
 import {holds, saysItHas} from '../../domain/stream/lease.ts';
 import type {Deps} from '../deps.ts';
