@@ -17,14 +17,15 @@ import numpy as np
 from jax.sharding import Mesh
 
 from gleaner_worker.architecture.config import parse_config
+from gleaner_worker.architecture.reductions import Encoder, Reduction
 from gleaner_worker.architecture.sites import SITES, TABLE, Capture
 from gleaner_worker.model.program.decoder import LOGIT_TOKENS
 from gleaner_worker.model.program.program import StepShape, compile_rows
 from gleaner_worker.model.program.tuning import tuning_of
 from gleaner_worker.model.tiny import FAMILY_CONFIGS, family_config
 from gleaner_worker.model.weights.mesh import Layout
-from gleaner_worker.model.weights.weights import parameter_shapes
-from gleaner_worker.preflight.cost_model import cost_of, expert_buffers, square_buffers
+from gleaner_worker.model.weights.weights import parameter_shapes, reduction_shapes
+from gleaner_worker.preflight.cost_model import cost_of, expert_buffers, square_buffers, uncounted
 
 # Before a merge: two kinds of layers, a soft cap, and key/value heads that two chips divide between them.
 FIRST = "gemma2"
@@ -50,17 +51,20 @@ def problems_of(
     family: str = FIRST,
     sites: tuple[str, ...] = ("resid_post", "attn_out"),
     sizes: Mapping[str, int] = SIZES,
+    features: int = 0,
 ) -> list[str]:
-    name = f"{family} {accelerator} {data}x{ways} {dtype} {mode} {len(sites)} sites"
+    name = f"{family} {accelerator} {data}x{ways} {dtype} {mode} {len(sites)} sites, {features} features"
     mesh = Mesh(np.array(devices_of(accelerator)).reshape(data, ways), ("data", "model"))
     config = parse_config(family_config(family, **sizes), "a small model")
     capture = Capture(config, (0, 1, 3), sites, mode, dtype)
     is_pool = mode in ("mean", "max")  # which numbers of things exclude
     present = [site for site in sites if capture.layers_of(site) and not (is_pool and TABLE[site].dtype == "int32")]
-    capture = replace(capture, sites=tuple(present))
+    encoder = Encoder(features, "jumprelu", has_thresholds=True)
+    reductions = (Reduction("scope", "resid_post", (0, 3), config.d_model, 64, "bf16", encoder),) if features else ()
+    capture = replace(capture, sites=tuple(present), reductions=reductions)
     width = ROW_TOKENS if mode == "all" else ROW_TOKENS // 8
     params, tuning = (
-        parameter_shapes(config, 4, "bf16", capture.end),
+        parameter_shapes(config, 4, "bf16", capture.end) | {"reductions": reduction_shapes(reductions, "bf16")},
         tuning_of(mesh.devices.flat[0], "bf16", config),
     )
     shape = StepShape(1, ROW_TOKENS, width)
@@ -74,6 +78,7 @@ def problems_of(
     ]
     problems += [f"{name}: {buffer} holds all scores" for buffer in square_buffers(text, ROW_TOKENS)]
     problems += [f"{name}: {buffer} is a copy of experts" for buffer in expert_buffers(text, config, ways)]
+    problems += [f"{name}: the estimate has no time for {each}" for each in uncounted(text)]
     if not cost.kernels:
         problems.append(f"{name}: the attention kernel is missing")
     if bool(cost.collectives) != (ways > 1):
@@ -89,6 +94,7 @@ def main() -> int:
         for family in sorted(FAMILY_CONFIGS.keys() - {FIRST}):
             found += problems_of("v5litepod-8", 4, 2, "bf16", "all", family)
         found += problems_of("v5litepod-8", 4, 2, "bf16", "mean", "gpt_oss", sizes=MANY_EXPERTS)
+        found += problems_of("v5litepod-8", 4, 2, "bf16", "rows", features=8192)
         for family in ("gemma2", "qwen3_moe"):
             found += problems_of("v5litepod-8", 4, 2, "bf16", "rows", family, SITES)
             found += problems_of("v6e-8", 4, 2, "int8", "mean", family, SITES)
