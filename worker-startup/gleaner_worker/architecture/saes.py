@@ -11,23 +11,16 @@ from ..failures import Failure
 from .reductions import NORMS
 from .sites import SITES
 
-# The tensors of an encoder beside W_enc, by architecture; a decoder's bias is subtracted from the input of some.
-_VECTORS = {
-    "standard": ("b_enc",),
-    "topk": ("b_enc",),
-    "gated": ("b_gate", "b_mag", "r_mag"),
-    "jumprelu": ("b_enc", "threshold"),
-}
-# The encoder of each architecture, a key of _VECTORS.
-_ENCODERS = {name: name for name in _VECTORS} | {
-    "batchtopk": "jumprelu",  # as which SAELens saves it, with one threshold
-    "matryoshka_batchtopk": "jumprelu",
-    "transcoder": "standard",
-    "skip_transcoder": "standard",
-    "jumprelu_transcoder": "jumprelu",
-    "jumprelu_skip_transcoder": "jumprelu",
-}
-_HOOKS = {"attn.hook_z": "attn_z", "mlp.hook_post": "mlp_neurons"}
+# The tensors of an encoder beside W_enc; a decoder's bias is subtracted from the input of some.
+_VECTORS = {"standard": ("b_enc",), "gated": ("b_gate", "b_mag", "r_mag"), "jumprelu": ("b_enc", "threshold")}
+# The encoder of each architecture, a key of _VECTORS. SAELens saves batchtopk as jumprelu, with one threshold.
+_ENCODERS = dict.fromkeys(("standard", "topk", "transcoder", "skip_transcoder"), "standard") | {"gated": "gated"}
+_ENCODERS |= dict.fromkeys(("jumprelu", "batchtopk", "matryoshka_batchtopk"), "jumprelu")
+_ENCODERS |= dict.fromkeys(("jumprelu_transcoder", "jumprelu_skip_transcoder"), "jumprelu")
+_HOOK, _HF_HOOK = re.compile(r"blocks\.(\d{1,4})\.([a-z_.0-9]+)"), re.compile(r"model\.layers\.(\d{1,4})\.([a-z_.]+)")
+# For Gemma, SAELens calls the input of the MLP hook_mlp_in, which TransformerLens has before the norm.
+_HOOKS = {f"hook_{site}": site for site in SITES if site != "mlp_in"}
+_HOOKS |= {"attn.hook_z": "attn_z", "mlp.hook_post": "mlp_neurons"}
 _HF_HOOKS = {
     "output": "resid_post",
     "input": "resid_pre",
@@ -43,14 +36,14 @@ class Sae:
 
     layout: str
     architecture: str
+    site: str | None = None
+    layer: int | None = None
     norm: str = "none"  # one of NORMS
     subtracts_b_dec: bool = False
     rescales: bool = False  # features by the length of their row of the decoder
     d_in: int | None = None
     d_sae: int | None = None
     k: int | None = None
-    site: str | None = None
-    layer: int | None = None
     scale: float = 1.0  # of W_enc
     threshold: float | None = None  # of all features
 
@@ -62,9 +55,9 @@ class Sae:
     @property
     def names(self) -> dict[str, str]:
         """The names of the tensors that the encoder needs in their file, by SAELens's names."""
-        vectors = [name for name in _VECTORS[self.encoder] if name != "threshold" or self.threshold is None]
-        more = [*(["b_dec"] if self.subtracts_b_dec else []), *(["W_dec"] if self.rescales else [])]
-        return {name: LAYOUTS[self.layout].names[name] for name in ("W_enc", *vectors, *more)}
+        needed = {"threshold": self.threshold is None, "b_dec": self.subtracts_b_dec, "W_dec": self.rescales}
+        names = ("W_enc", *_VECTORS[self.encoder], "b_dec", "W_dec")
+        return {name: LAYOUTS[self.layout].names[name] for name in names if needed.get(name, True)}
 
     @property
     def is_transposed(self) -> bool:
@@ -72,8 +65,7 @@ class Sae:
 
     def shape_of(self, name: str, d_in: int, d_sae: int) -> tuple[int, ...]:
         """The shape of a tensor of the files."""
-        shapes = {"W_enc": (d_in, d_sae), "W_dec": (d_sae, d_in), "b_dec": (d_in,)}
-        shape = shapes.get(name, (d_sae,))
+        shape = {"W_enc": (d_in, d_sae), "W_dec": (d_sae, d_in), "b_dec": (d_in,)}.get(name, (d_sae,))
         return shape[::-1] if self.is_transposed else shape
 
 
@@ -107,19 +99,15 @@ def _of_saelens(raw: dict, path: str) -> Sae:
     for key in ("hook_head_index", "finetuning_scaling_factor"):
         if config.get(key) is not None and config[key] is not False:
             raise ValueError(f"{key} {config[key]!r:.50} is not supported")
-    site, layer = _site_of(config.get("hf_hook_name"), config.get("hook_name"))
-    is_transcoder = str(architecture).endswith("transcoder")
+    is_transcoder, is_topk = str(architecture).endswith("transcoder"), architecture == "topk"
     return Sae(
         "saelens",
         _known(architecture, _ENCODERS, "architecture"),
+        *_site_of(config.get("hf_hook_name"), config.get("hook_name")),
         _known(norm, NORMS, "normalize_activations"),
         subtracts_b_dec=not is_transcoder and bool(config.get("apply_b_dec_to_input", True)),
-        rescales=architecture == "topk" and config.get("rescale_acts_by_decoder_norm", False) is True,
-        d_in=_number(config, "d_in"),
-        d_sae=_number(config, "d_sae"),
-        k=_number(config, "k") if architecture == "topk" else None,
-        site=site,
-        layer=layer,
+        rescales=is_topk and config.get("rescale_acts_by_decoder_norm") is True,
+        **{key: _number(config, key) for key in ("d_in", "d_sae", *(("k",) if is_topk else ()))},
     )
 
 
@@ -131,8 +119,8 @@ def _of_gemma_scope_2(raw: dict, path: str) -> Sae:
     layer, hook = re.search(r"layer_(\d{1,4})", path), raw.get("hf_hook_point_in")
     inferred = {"transcoder": "mlp_in", "resid_post": "resid_post", "attn_out": "attn_z", "mlp_out": "mlp_out"}
     site = next((site for word, site in inferred.items() if word in path), None)
-    found, number = _site_of(hook, None) if hook is not None else (site, layer and int(layer[1]))
-    return Sae("gemma-scope-2", "jumprelu_transcoder" if found == "mlp_in" else "jumprelu", site=found, layer=number)
+    found = _site_of(hook, None) if hook is not None else (site, layer and int(layer[1]))
+    return Sae("gemma-scope-2", "jumprelu_transcoder" if found[0] == "mlp_in" else "jumprelu", *found)
 
 
 def _of_llama_scope(raw: dict, path: str) -> Sae:
@@ -140,31 +128,22 @@ def _of_llama_scope(raw: dict, path: str) -> Sae:
     norm, threshold = norms.get("in"), raw.get("jump_relu_threshold")
     if d_in is None or not _is_positive(norm) or not _is_positive(threshold):
         raise ValueError("it has no d_model, jump_relu_threshold and dataset_average_activation_norm.in above 0")
-    scale = d_in**0.5 / norm
-    site, layer = _site_of(None, raw.get("hook_point_in"))
-    facts = {"d_in": d_in, "d_sae": _number(raw, "d_sae"), "site": site, "layer": layer}
-    return Sae("llama-scope", "jumprelu", scale=scale, threshold=threshold * scale, **facts)
+    scale, d_sae = d_in**0.5 / norm, _number(raw, "d_sae")
+    found = _site_of(None, raw.get("hook_point_in"))
+    return Sae("llama-scope", "jumprelu", *found, d_in=d_in, d_sae=d_sae, scale=scale, threshold=threshold * scale)
 
 
-_SAELENS_NAMES = ("W_enc", "W_dec", "b_enc", "b_dec", "threshold", "b_gate", "b_mag", "r_mag")
+_NAMES = ("W_enc", "W_dec", "b_enc", "b_dec", "threshold", "b_gate", "b_mag", "r_mag")
+_LLAMA = {"W_enc": "encoder.weight", "b_enc": "encoder.bias", "W_dec": "decoder.weight", "b_dec": "decoder.bias"}
 LAYOUTS = {
-    "saelens": Layout("cfg.json", "sae_weights.safetensors", {name: name for name in _SAELENS_NAMES}, _of_saelens),
+    "saelens": Layout("cfg.json", "sae_weights.safetensors", {name: name for name in _NAMES}, _of_saelens),
     "llama-scope": Layout(
-        "hyperparams.json",
-        "checkpoints/final.safetensors",
-        {
-            "W_enc": "encoder.weight",
-            "b_enc": "encoder.bias",
-            "W_dec": "decoder.weight",
-            "b_dec": "decoder.bias",
-        },
-        _of_llama_scope,
-        is_transposed=True,
+        "hyperparams.json", "checkpoints/final.safetensors", _LLAMA, _of_llama_scope, is_transposed=True
     ),
     "gemma-scope-2": Layout(
         "config.json",
         "params.safetensors",
-        {name: name.lower() for name in _SAELENS_NAMES},
+        {name: name.lower() for name in _NAMES},
         _of_gemma_scope_2,
         may_lack_config=True,
     ),
@@ -173,10 +152,9 @@ LAYOUTS = {
 
 def layout_of(has: Callable[[str], bool]) -> str | None:
     """The layout of a folder that has these files below it; None for another folder."""
-    for name, layout in LAYOUTS.items():
-        if has(layout.weights) and (has(layout.config) or layout.may_lack_config):
-            return name
-    return None
+    return next(
+        (name for name, of in LAYOUTS.items() if has(of.weights) and (of.may_lack_config or has(of.config))), None
+    )
 
 
 def parse_sae(layout: str, raw: dict, path: str, where: str) -> Sae:
@@ -195,19 +173,14 @@ def _known(value: object, known: Collection[str], key: str) -> str:
 
 def _site_of(hf_hook: object, hook: object) -> tuple[str | None, int | None]:
     """The site and the layer of a hook; None for a name that says none of them, and then `site` of the spec counts.
-
-    The name of transformers' module decides first: for Gemma, SAELens calls the input of the MLP hook_mlp_in, which
-    TransformerLens has before the norm.
-    """
-    match = re.fullmatch(r"model\.layers\.(\d{1,4})\.([a-z_.]+)", hf_hook) if isinstance(hf_hook, str) else None
-    if match and match[2] in _HF_HOOKS:
-        return _HF_HOOKS[match[2]], int(match[1])
-    match = re.fullmatch(r"blocks\.(\d{1,4})\.([a-z_.0-9]+)", hook) if isinstance(hook, str) else None
-    if match is None:
-        return None, None
-    name = match[2].removeprefix("hook_")
-    site = _HOOKS.get(match[2]) or (name if match[2] == f"hook_{name}" and name in SITES and name != "mlp_in" else None)
-    return site, int(match[1])
+    The name of transformers' module decides first."""
+    of_module, of_lens = (
+        pattern.fullmatch(name) if isinstance(name, str) else None
+        for pattern, name in ((_HF_HOOK, hf_hook), (_HOOK, hook))
+    )
+    if of_module and of_module[2] in _HF_HOOKS:
+        return _HF_HOOKS[of_module[2]], int(of_module[1])
+    return (_HOOKS.get(of_lens[2]), int(of_lens[1])) if of_lens else (None, None)
 
 
 def _object(raw: dict, key: str) -> dict:
@@ -217,9 +190,7 @@ def _object(raw: dict, key: str) -> dict:
 
 def _number(raw: dict, key: str) -> int | None:
     value = raw.get(key)
-    if value is None:
-        return None
-    if type(value) is not int or not 0 < value <= 1 << 30:
+    if value is not None and (type(value) is not int or not 0 < value <= 1 << 30):
         raise ValueError(f"{key} is {value!r:.50}")
     return value
 

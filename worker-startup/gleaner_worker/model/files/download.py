@@ -24,7 +24,7 @@ import urllib3.exceptions
 from ...failures import Failure
 from ...storage.disk import writing
 from ...waits import wait, wait_for_each
-from .weight_files import DiskFile, sha256_of
+from .weight_files import DiskFile
 
 log = logging.getLogger(__name__)
 logging.getLogger("urllib3").setLevel(logging.WARNING)  # its other records have signed addresses
@@ -182,7 +182,7 @@ class Session:
         received = os.path.getsize(part)
         if status == 416 or size not in (None, received):
             raise ConnectionError(f"received {received} of {size} bytes")
-        sha256 = sha256_of(DiskFile(part))
+        sha256 = DiskFile(part).digest
         match = _ETAG.fullmatch(stated.get("x-linked-etag") or stated.get("etag", ""))
         if match and match[1] != sha256:
             os.remove(part)

@@ -57,7 +57,6 @@ def find_model(
         assert bucket is not None
         stored = _list_model(bucket.named(in_bucket[1]), f"{in_bucket[2]}/", model)
         folder, is_kept = _copy_small_files(stored, home, weights, bucket)
-        digests = {name: file.digest for name, file in stored.items() if is_weight_file(name)}
     elif not is_folder and is_hub_id(model):
         folder, is_kept, commit, digests = fetch_model(
             hub or own_hub(), model, revision, home, weights, check, generates

@@ -61,71 +61,59 @@ def find_reduction_files(
     layers = resolve_layers(spec, config.num_layers, entry)
     if is_sae and len(layers) > 1 and "{layer}" not in path:
         raise ValueError(f"its path names no {{layer}}, and it has {len(layers)} layers; name one in `path`")
-    source = _open(root, path, entry.revision, home, bucket, hub, revision, weights)
-    found = {layer: _place(source, layer, path, is_sae) for layer in layers}
-    if absent := [str(layer) for layer, place in found.items() if place is None]:
+    in_bucket, is_folder = _GS.fullmatch(root), root.startswith((".", "/")) and os.path.isdir(root)
+    if entry.revision is not None and (in_bucket or is_folder):
+        raise ValueError("only repositories of a hub have revisions; leave `revision` out")
+    if in_bucket and bucket:
+        prefix = f"{in_bucket[2]}/" if in_bucket[2] else ""
+        source = _in_bucket(bucket, bucket.named(in_bucket[1]), prefix, path.partition("{")[0], home)
+    elif is_folder:
+        source = _Source(
+            lambda name: os.path.isfile(os.path.join(root, name)),
+            lambda configs, tensors: (root, {name: DiskFile(os.path.join(root, name)) for name in tensors}),
+        )
+    elif in_bucket or not is_hub_id(root):
+        raise ValueError(
+            "it is no folder of this machine, no gs://BUCKET/FOLDER and no id of a hub; set `weights` to one"
+        )
+    else:
+        check, hub = bucket.check if bucket else lambda: None, hub or own_hub()
+        source = _on_hub(Session(hub, root, revision or entry.revision, check), hub, home, weights)
+    found = [_place(source.has, layer, path, is_sae) for layer in layers]
+    places = tuple(place for place in found if place)
+    if len(places) < len(layers):
+        absent = [str(layer) for layer, place in zip(layers, found, strict=True) if not place]
         wanted = path.replace("{layer}", absent[0]) or "its folder"
         holds = "autoencoder of a known layout" if is_sae else f"{_TENSORS} of matrices"
         listed = ", ".join(absent[:_MOST_LISTED]) + ("" if len(absent) <= _MOST_LISTED else " and more")
         raise ValueError(
             f"there is no {holds} for layer {listed}, such as {wanted}; correct `weights`, `path` or `layers`"
         )
-    places = tuple(place for place in found.values() if place)
     configs = sorted({place.config for place in places if place.config})
     folder, tensors = source.take(configs, sorted({place.tensors for place in places}))
-    digests: dict[str, str] = {}
-    if weights:
-        files = {name: DiskFile(os.path.join(folder, name)) for name in configs} | tensors
-        digests = {name: file.digest for name, file in files.items() if isinstance(file, BucketFile)}
-        digests |= hash_files({name: file for name, file in files.items() if name not in digests}, entry.weights)
+    files = {name: DiskFile(os.path.join(folder, name)) for name in configs} | tensors
+    digests = hash_files(files, entry.weights) if weights else {}
     return ReductionFiles(entry, places, folder, tensors, source.revision, digests)
 
 
-def _place(source: _Source, layer: int, path: str, is_sae: bool) -> Place | None:
+def _place(has: Callable[[str], bool], layer: int, path: str, is_sae: bool) -> Place | None:
+    """The files of the layer; None if there are none."""
     path = path.replace("{layer}", str(layer)).strip("/")
+
+    def is_there(name: str) -> bool:
+        return _PLAIN.fullmatch(name) is not None and has(name)
+
     if not is_sae:
-        return Place(layer, None, path, None, path) if path.endswith(_TENSORS) and source.has(path) else None
-
-    def below(name: str) -> str:
-        return f"{path}/{name}" if path else name
-
-    if not (layout := layout_of(lambda name: source.has(below(name)))):
+        return Place(layer, None, path, None, path) if path.endswith(_TENSORS) and is_there(path) else None
+    below = f"{path}/" if path else ""
+    if not (layout := layout_of(lambda name: is_there(below + name))):
         return None
-    config, tensors = below(LAYOUTS[layout].config), below(LAYOUTS[layout].weights)
-    return Place(layer, layout, path, config if source.has(config) else None, tensors)
-
-
-def _open(
-    root: str,
-    path: str,
-    asked: str | None,
-    home: str,
-    bucket: Bucket | None,
-    hub: Hub | None,
-    revision: str | None,
-    weights: bool,
-) -> _Source:
-    in_bucket, is_folder = _GS.fullmatch(root), root.startswith((".", "/")) and os.path.isdir(root)
-    if asked is not None and (in_bucket or is_folder):
-        raise ValueError("only repositories of a hub have revisions; leave `revision` out")
-    if in_bucket and bucket:
-        return _in_bucket(bucket, bucket.named(in_bucket[1]), f"{in_bucket[2]}/" if in_bucket[2] else "", path, home)
-    if is_folder:
-        return _Source(
-            lambda name: _is_plain(name) and os.path.isfile(os.path.join(root, name)),
-            lambda configs, tensors: (root, {name: DiskFile(os.path.join(root, name)) for name in tensors}),
-        )
-    if in_bucket or not is_hub_id(root):
-        raise ValueError(
-            "it is no folder of this machine, no gs://BUCKET/FOLDER and no id of a hub; set `weights` to one"
-        )
-    hub = hub or own_hub()
-    return _on_hub(Session(hub, root, revision or asked, bucket.check if bucket else lambda: None), hub, home, weights)
+    config, tensors = below + LAYOUTS[layout].config, below + LAYOUTS[layout].weights
+    return Place(layer, layout, path, config if is_there(config) else None, tensors)
 
 
 def _in_bucket(own: Bucket, bucket: Bucket, prefix: str, path: str, home: str) -> _Source:
-    listed = bucket.list(prefix + path.partition("{")[0])
-    files = {info.name.removeprefix(prefix): BucketFile(bucket, info) for info in listed}
+    files = {info.name.removeprefix(prefix): BucketFile(bucket, info) for info in bucket.list(prefix + path)}
 
     def take(configs: list[str], tensors: list[str]) -> tuple[str, dict[str, WeightFile]]:
         def fill(folder: str) -> None:
@@ -135,7 +123,7 @@ def _in_bucket(own: Bucket, bucket: Bucket, prefix: str, path: str, home: str) -
         key = _key(f"{files[name].address} {files[name].info.generation}" for name in configs)
         return kept_copy(home, f"gs--{key}", own.check, fill)[0], {name: files[name] for name in tensors}
 
-    return _Source(lambda name: _is_plain(name) and name in files, take)
+    return _Source(files.__contains__, take)
 
 
 def _on_hub(session: Session, hub: Hub, home: str, weights: bool) -> _Source:
@@ -153,11 +141,7 @@ def _on_hub(session: Session, hub: Hub, home: str, weights: bool) -> _Source:
             return folder, {name: DiskFile(os.path.join(folder, name)) for name in tensors}
         return folder, {name: HubFile(name, sizes[name] or 0, partial(session.read_into, name)) for name in tensors}
 
-    return _Source(lambda name: _is_plain(name) and name in sizes, take, commit)
-
-
-def _is_plain(name: str) -> bool:
-    return _PLAIN.fullmatch(name) is not None
+    return _Source(sizes.__contains__, take, commit)
 
 
 def _key(lines: Iterable[str]) -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from ...failures import Failure
 from ...storage.objects import Bucket, ObjectInfo
 
-_HASHED_AT_ONCE = 32 << 20
 _CONCURRENT_FILES = 16
 
 
@@ -26,6 +25,12 @@ class DiskFile:
     @property
     def size_bytes(self) -> int:
         return os.path.getsize(self.path)
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of the whole file, as hex."""
+        with open(self.path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def read_into(self, begin: int, target: memoryview) -> None:
         """Fills `target`, which is writable bytes, with the bytes of the file from `begin`."""
@@ -98,20 +103,10 @@ class HubFile:
 WeightFile = DiskFile | BucketFile | HubFile
 
 
-def hash_files(files: Mapping[str, WeightFile], model: str) -> dict[str, str]:
-    """The sha256 of each file, by the same names; several files are read at once. Raises Failure."""
+def hash_files(files: Mapping[str, DiskFile | BucketFile], model: str) -> dict[str, str]:
+    """The digest of each file, by the same names; several files are read at once. Raises Failure."""
     try:
         with ThreadPoolExecutor(_CONCURRENT_FILES) as pool:
-            return dict(zip(files, pool.map(sha256_of, files.values()), strict=True))
+            return dict(zip(files, pool.map(lambda file: file.digest, files.values()), strict=True))
     except OSError as error:
         raise Failure("model", f"Failed to read the model {model}: {error}; copy the model again") from error
-
-
-def sha256_of(file: WeightFile) -> str:
-    """The sha256 of the whole file, as hex. Raises the errors of `read_into`."""
-    digest, buffer = hashlib.sha256(), memoryview(bytearray(min(_HASHED_AT_ONCE, file.size_bytes)))
-    for begin in range(0, file.size_bytes, _HASHED_AT_ONCE):
-        part = buffer[: file.size_bytes - begin]
-        file.read_into(begin, part)
-        digest.update(part)
-    return digest.hexdigest()

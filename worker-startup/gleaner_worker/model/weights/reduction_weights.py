@@ -11,11 +11,11 @@ from ...architecture.saes import LAYOUTS, Sae
 from ...architecture.sites import TABLE, Capture, layers_with_site, site_width
 from ...limited.process import call
 from ...limited.values import from_json
-from ...spec.spec import ReductionSpec, Spec, capture_of
+from ...spec.spec import Spec, capture_of
 from ..files.identity import READ_FILES, ModelFiles
 from ..files.model_source import read_config
 from ..files.reduction_files import ReductionFiles, naming
-from .stored_tensors import DTYPES, StoredTensor, stored_tensors
+from .stored_tensors import DTYPES, FLOATS, StoredTensor, stored_tensors
 
 _MOST_FEATURES = 1 << 20
 _DEFAULT_K = 64
@@ -76,72 +76,46 @@ def find_reduction(spec: Spec, config: DecoderConfig, files: ReductionFiles) -> 
         facts = {"folder": files.folder, "where": where, "places": [vars(place) for place in files.places]}
         found = call(f"{READ_FILES}:saes_of", facts)["saes"]
         saes = {place.layer: from_json(Sae, each) for place, each in zip(files.places, found, strict=True)}
-    sites = {entry.site or sae.site for sae in saes.values()} or {entry.site or "resid_post"}
-    site = sites.pop()
-    if site is None or sites:
+    site, *others = {entry.site or sae.site for sae in saes.values()} or {entry.site or "resid_post"}
+    if site is None or others:
         raise ValueError("its config names no site, or several; name one as `site`")
     if TABLE[site].dtype or TABLE[site].end == "head":
         raise ValueError(f"{site} has no vectors to reduce; set `site` to another one")
     if absent := sorted(set(tensors) - set(layers_with_site(config, site, tuple(tensors)))):
         raise ValueError(f"layer {', '.join(map(str, absent))} has no {site}; correct `layers` or `site`")
-    if wrong := [layer for layer, sae in saes.items() if not entry.site and sae.layer not in (None, layer)]:
-        raise ValueError(
-            f"the autoencoder of layer {wrong[0]} is of layer {saes[wrong[0]].layer} by its config; correct `path`"
-        )
+    if not entry.site and (
+        wrong := {layer: sae.layer for layer, sae in saes.items() if sae.layer not in (None, layer)}
+    ):
+        layer, own = wrong.popitem()
+        raise ValueError(f"the autoencoder of layer {layer} is of layer {own} by its config; correct `path`")
     width = site_width(config, site)
-    if saes:
-        k, dtype, encoder = _encoder(spec, entry, saes, tensors, width, site)
-    else:
-        k, dtype, encoder = _directions(tensors, width, site), entry.dtype, None
+    forms = {_encoder(layer, saes[layer], of, width, site) for layer, of in tensors.items()} if saes else {None}
+    numbers = {_directions(layer, of, width, site) for layer, of in tensors.items()} if not saes else {entry.k}
+    if len(forms) > 1 or len(numbers) > 1:
+        different = "architectures, widths or k" if saes else "numbers of directions"
+        raise ValueError(f"its layers have different {different}; make an entry for each kind")
+    (encoder,), (k,), dtype = forms, numbers, entry.dtype
+    if encoder:
+        most, dtype = encoder.most or encoder.d_sae, "fp32" if spec.compute_dtype == "fp32" else "bf16"
+        k = k or encoder.most or min(_DEFAULT_K, most)
+        if k > most:
+            raise ValueError(f"k is {k}, and a vector has at most {most} features; lower `k`")
     return ReductionWeights(Reduction(entry.name, site, tuple(tensors), width, k, dtype, encoder), files, saes, tensors)
 
 
-def _directions(tensors: dict[int, dict[str, StoredTensor]], width: int, site: str) -> int:
-    """The number of directions."""
-    shapes = {layer: _matrix(of_layer, layer).shape for layer, of_layer in tensors.items()}
-    for layer, shape in shapes.items():
-        if len(shape) != 2 or shape[1] != width or not 1 <= shape[0] <= 1024:
-            raise ValueError(
-                f"the matrix of layer {layer} is {list(shape)}, and {site} of the model needs [1 to 1024, {width}]; "
-                "correct the file, or `site`"
-            )
-    first, *others = {shape[0] for shape in shapes.values()}
-    if others:
-        raise ValueError("its layers have different numbers of directions; store them as two entries")
-    return first
-
-
-def _encoder(
-    spec: Spec,
-    entry: ReductionSpec,
-    saes: dict[int, Sae],
-    tensors: dict[int, dict[str, StoredTensor]],
-    width: int,
-    site: str,
-) -> tuple[int, str, Encoder]:
-    """The number of stored features, their type, and the encoder of all layers."""
-    encoder, *others = {
-        Encoder(
-            _d_sae(layer, sae, tensors[layer], width, site),
-            sae.architecture,
-            sae.norm,
-            sae.encoder == "gated",
-            sae.encoder == "jumprelu",
-            sae.k,
+def _directions(layer: int, tensors: dict[str, StoredTensor], width: int, site: str) -> int:
+    """The number of directions. Raises ValueError for a matrix that does not fit the model."""
+    shape = _matrix(tensors, layer).shape
+    if len(shape) != 2 or shape[1] != width or not 1 <= shape[0] <= 1024:
+        raise ValueError(
+            f"the matrix of layer {layer} is {list(shape)}, and {site} of the model needs [1 to 1024, {width}]; "
+            "correct the file, or `site`"
         )
-        for layer, sae in saes.items()
-    }
-    if others:
-        raise ValueError("its layers have different architectures, widths or k; make an entry for each kind")
-    most = encoder.most or encoder.d_sae
-    k = entry.k or encoder.most or min(_DEFAULT_K, most)
-    if k > most:
-        raise ValueError(f"k is {k}, and a vector has at most {most} features; lower `k`")
-    return k, "fp32" if spec.compute_dtype == "fp32" else "bf16", encoder
+    return shape[0]
 
 
-def _d_sae(layer: int, sae: Sae, tensors: dict[str, StoredTensor], width: int, site: str) -> int:
-    """The number of features. Raises ValueError for tensors that are absent or do not fit the model and each other."""
+def _encoder(layer: int, sae: Sae, tensors: dict[str, StoredTensor], width: int, site: str) -> Encoder:
+    """Raises ValueError for tensors that are absent or do not fit the model and each other."""
     if absent := [own for own in sae.names.values() if own not in tensors]:
         raise ValueError(f"the {sae.architecture} of layer {layer} has no tensor {', '.join(absent)}; correct `path`")
     shape = tensors[sae.names["W_enc"]].shape
@@ -153,16 +127,13 @@ def _d_sae(layer: int, sae: Sae, tensors: dict[str, StoredTensor], width: int, s
         )
     stated = (("d_in", sae.d_in, d_in), ("d_sae", sae.d_sae, d_sae))
     wrong = [f"{of} {said} in its config, {real} in the file" for of, said, real in stated if said not in (None, real)]
-    wrong += [
-        f"{own} {list(tensors[own].shape)}"
-        for name, own in sae.names.items()
-        if tensors[own].shape != sae.shape_of(name, d_in, d_sae)
-    ]
-    if d_sae > _MOST_FEATURES or not d_sae:
+    shapes = {own: (tensors[own].shape, sae.shape_of(name, d_in, d_sae)) for name, own in sae.names.items()}
+    wrong += [f"{own} {list(found)}" for own, (found, wanted) in shapes.items() if found != wanted]
+    if not 0 < d_sae <= _MOST_FEATURES:
         wrong.append(f"{d_sae} features, and at most {_MOST_FEATURES} are supported")
     if wrong:
         raise ValueError(f"layer {layer} has {'; '.join(wrong)}; copy it again, or take another one")
-    return d_sae
+    return Encoder(d_sae, sae.architecture, sae.norm, sae.encoder == "gated", sae.encoder == "jumprelu", sae.k)
 
 
 def _matrix(tensors: dict[str, StoredTensor], layer: int) -> StoredTensor:
@@ -175,7 +146,7 @@ def _matrix(tensors: dict[str, StoredTensor], layer: int) -> StoredTensor:
 
 def _values(tensor: StoredTensor) -> np.ndarray:
     """fp32, of the whole tensor. Raises ValueError for another type, and for a value that is not finite."""
-    if not tensor.is_float:
+    if tensor.dtype not in FLOATS:
         raise ValueError(f"{tensor.name} is {tensor.dtype}, which is no supported type of floats")
     values = np.empty(tensor.shape, np.float32)
     for read in tensor.reads(values):
@@ -190,35 +161,28 @@ def _folded(found: dict[str, np.ndarray], sae: Sae, dtype: np.dtype) -> dict[str
 
     With W as rounded, (x - b_dec) W is x W - b_dec W with the same W. Sums in fp64, some columns at a time.
     """
-    d_sae = found["W_enc"].shape[1]
-    scale = np.full(d_sae, sae.scale)
-    if sae.rescales:
-        scale *= np.linalg.norm(found["W_dec"].astype(np.float64), axis=1)
-    encode, offset = np.empty((d_sae, len(found["W_enc"])), dtype), np.zeros(d_sae)
-    for begin in range(0, d_sae, _COLUMNS):
+    w, p = found["W_enc"], {name: values.astype(np.float64) for name, values in found.items() if name != "W_enc"}
+    norms = np.linalg.norm(p["W_dec"], axis=1) if sae.rescales else np.ones(w.shape[1])
+    encode, offset = np.empty(w.shape[::-1], dtype), np.zeros(w.shape[1])
+    for begin in range(0, len(offset), _COLUMNS):
         columns = slice(begin, begin + _COLUMNS)
-        encode[columns] = (found["W_enc"][:, columns].astype(np.float64) * scale[columns]).T
+        encode[columns] = (w[:, columns].astype(np.float64) * (sae.scale * norms[columns])).T
         if sae.subtracts_b_dec:
-            offset[columns] = encode[columns].astype(np.float64) @ found["b_dec"].astype(np.float64)
-    vectors: dict[str, np.ndarray] = {}
+            offset[columns] = encode[columns].astype(np.float64) @ p["b_dec"]
     if sae.encoder == "gated":
-        u = np.exp(found["r_mag"].astype(np.float64))
-        vectors = {"u": u, "g": found["b_gate"] - offset, "b": found["b_mag"] - offset * u}
+        u = np.exp(p["r_mag"])
+        vectors = {"u": u, "g": p["b_gate"] - offset, "b": p["b_mag"] - offset * u}
     else:
-        bias = found["b_enc"].astype(np.float64)
-        vectors["b"] = (bias * scale / sae.scale if sae.rescales else bias) - offset
+        vectors = {"b": p["b_enc"] * norms - offset}
     if sae.encoder == "jumprelu":
-        vectors["theta"] = np.full(d_sae, sae.threshold) if sae.threshold is not None else found["threshold"]
+        vectors["theta"] = np.broadcast_to(p.get("threshold", sae.threshold), len(offset))
     return {"encode": encode} | {name: values.astype(np.float32) for name, values in vectors.items()}
 
 
 def _padded(p: dict[str, np.ndarray], encoder: Encoder, ways: int) -> dict[str, np.ndarray]:
     """With features that are never active, because relu(-1) is 0, in the order that `largest` needs."""
     missing, order = encoder.padded - encoder.d_sae, places_of_ids(encoder.padded, ways)
-    never = {"b": -1.0, "g": -1.0}
-
-    def padded(name: str, values: np.ndarray) -> np.ndarray:
-        more = np.full((missing, *values.shape[1:]), never.get(name, 0), values.dtype)
-        return np.concatenate([values, more])[order]
-
-    return {name: padded(name, values) for name, values in p.items()}
+    more = {name: np.zeros((missing, *values.shape[1:]), values.dtype) for name, values in p.items()}
+    for name in more.keys() & {"b", "g"}:
+        more[name] -= 1
+    return {name: np.concatenate([values, more[name]])[order] for name, values in p.items()}

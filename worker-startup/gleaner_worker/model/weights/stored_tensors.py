@@ -37,10 +37,6 @@ class StoredTensor:
     shape: tuple[int, ...]
     begin: int  # of its bytes in the file
 
-    @property
-    def is_float(self) -> bool:
-        return self.dtype in FLOATS
-
     def values(self, first: int, end: int) -> np.ndarray:
         """fp32: the values of a float tensor from number `first` to `end`."""
         stored, values = FLOATS[self.dtype], np.empty(end - first, np.float32)
