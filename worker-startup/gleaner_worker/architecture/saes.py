@@ -100,6 +100,7 @@ def _of_saelens(raw: dict, path: str) -> Sae:
         if config.get(key) is not None and config[key] is not False:
             raise ValueError(f"{key} {config[key]!r:.50} is not supported")
     is_transcoder, is_topk = str(architecture).endswith("transcoder"), architecture == "topk"
+    sizes: dict = {key: _number(config, key) for key in ("d_in", "d_sae", *(("k",) if is_topk else ()))}
     return Sae(
         "saelens",
         _known(architecture, _ENCODERS, "architecture"),
@@ -107,7 +108,7 @@ def _of_saelens(raw: dict, path: str) -> Sae:
         _known(norm, NORMS, "normalize_activations"),
         subtracts_b_dec=not is_transcoder and bool(config.get("apply_b_dec_to_input", True)),
         rescales=is_topk and config.get("rescale_acts_by_decoder_norm") is True,
-        **{key: _number(config, key) for key in ("d_in", "d_sae", *(("k",) if is_topk else ()))},
+        **sizes,
     )
 
 

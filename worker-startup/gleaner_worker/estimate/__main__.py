@@ -95,7 +95,7 @@ def estimate(
     max_length = spec.max_length(config.max_positions)
     check_token_selection(spec, max_length)
     capacity = Capacity(spec.shard_size_bytes, capture.row_bytes, spec.selection.is_pool, capture.sample_bytes)
-    limits = window_limits(spec, capture.row_bytes, capture.sample_bytes), row_limits(spec, max_length)
+    limits = window_limits(spec, capture), row_limits(spec, max_length)
     total_bytes = sum(source.size for source in sources)
     sampled = None if total_bytes <= sample_bytes else sample_blocks(sources, size=max(1, sample_bytes // BLOCKS))
     with tempfile.TemporaryDirectory(prefix="gleaner-estimate-") as folder:

@@ -112,9 +112,9 @@ class _Extraction:
         uploads = bucket.checked(self._pipeline.check)  # an upload ends when a stage has failed
         self._uploader = Uploader(work, model, uploads, state, self._existing, self._rejects, self._streams)
         self._pooled = work.spec.selection.is_pool
-        self._window = window_limits(work.spec, model.row_bytes, model.sample_bytes)
+        self._window = window_limits(work.spec, model.capture)
         self._open: dict[int, ShardBuffer] = {}  # by shard number, from the first row to the last
-        window_bytes = min(MAX_WINDOW_BYTES, work.spec.window_tokens * (model.row_bytes + model.sample_bytes))
+        window_bytes = min(MAX_WINDOW_BYTES, work.spec.window_tokens * (model.row_bytes + model.capture.sample_bytes))
         window_shards = 1 + window_bytes // work.spec.shard_size_bytes
         self._memory = ShardMemory(work.spec.shard_size_bytes, window_shards, lambda: self._streams.count)
 
@@ -178,7 +178,7 @@ class _Extraction:
     def _plan(self, batches: Iterator[Documents]) -> Generator[ShardPlan | Window]:
         """Plans the shards and the rows of their samples."""
         work, model = self._work, self._model
-        capacity = Capacity(work.spec.shard_size_bytes, model.row_bytes, self._pooled, model.sample_bytes)
+        capacity = Capacity(work.spec.shard_size_bytes, model.row_bytes, self._pooled, model.capture.sample_bytes)
         plans = plan_shards(self._rejects.note(self._samples(batches)), capacity)
         yield from plan_windows(plans, self._window, model.row_limits, self._pooled)
 

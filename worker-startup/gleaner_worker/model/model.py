@@ -108,10 +108,6 @@ class Model:
     def row_bytes(self) -> int:
         return self.capture.row_bytes
 
-    @property
-    def sample_bytes(self) -> int:
-        return self.capture.sample_bytes
-
     def empty(self, rows: int, samples: int) -> tuple[dict[str, np.ndarray], ...]:
         """Memory for a shard's rows, {site: [L, rows, D]}, for int8 their scales, {site: fp32 [L, rows]}, and for
         moments {"SITE.sum", "SITE.squares": fp32 [L, samples, D]}.

@@ -49,7 +49,8 @@ def compare_run(
     chosen = choose_samples(stored, count)
     files = _copy_model(spec, run, bucket, folder, report)
     capture, reductions = read_capture(spec, files)
-    config, names = capture.config, site_names(capture)
+    config, outputs = capture.config, _outputs(capture, reductions)
+    names = tuple(dict.fromkeys((site, layer) for _, site, layer, _ in outputs))
     if not names:
         raise Failure("stream", f"Failed to compare {run}: it stores moments alone, and no rows that have a reference")
     settings = limited_settings(files.folder, spec, config.vocab_size, config.max_positions)
@@ -68,8 +69,9 @@ def compare_run(
             report(f"Computing sample {sample.index} of stream {name}, {len(sample.token_ids)} tokens")
             wanted = reference(sample.token_ids, names, spec.top_k)
             found = stored.sample(stream, sample.index, dtype="float32")
-            for key, x, weights in _rows_of(wanted, capture, reductions, sample, spec):
-                _add(drifts, key, found, x, weights, sample, name, capture)
+            for output, site, layer, weights in outputs:
+                x = _rows_of(wanted[site, layer], sample, spec)
+                _add(drifts, (output, layer), found, x, weights, sample, name, capture)
     first = next(iter(drifts.values()))
     return {
         "samples": sum(map(len, chosen.values())),
@@ -118,29 +120,23 @@ def _samples(
     )
 
 
-def site_names(capture: Capture) -> tuple[tuple[str, int], ...]:
-    """The sites and layers that the reference computes."""
-    reduced = [(each.site, layer) for each in capture.reductions for layer in each.layers]
-    stored = [(site, layer) for site in capture.sites for layer in capture.layers_of(site)]
-    return tuple(dict.fromkeys((*stored, *reduced)))
-
-
-def _rows_of(
-    wanted: dict[tuple[str, int], np.ndarray],
-    capture: Capture,
-    reductions: Sequence[ReductionWeights],
-    sample: Sample,
-    spec: Spec,
-) -> Iterator[tuple[tuple[str, int], np.ndarray, ReductionWeights | None]]:
-    """Of each output and layer, the rows of its site in the sample, and how it reduces them."""
-    outputs = [(site, site, layer, None) for site in capture.sites for layer in capture.layers_of(site)]
+def _outputs(
+    capture: Capture, reductions: Sequence[ReductionWeights]
+) -> list[tuple[str, str, int, ReductionWeights | None]]:
+    """Each output with a reference: its name, the site and the layer of its rows, and how it reduces them."""
+    stored = [(site, site, layer, None) for site in capture.sites for layer in capture.layers_of(site)]
     reduced = [(each.reduction, each) for each in reductions]
-    outputs += [(of.name, of.site, layer, weights) for of, weights in reduced for layer in of.layers]
+    return stored + [(of.name, of.site, layer, weights) for of, weights in reduced for layer in of.layers]
+
+
+def _rows_of(values: np.ndarray, sample: Sample, spec: Spec) -> np.ndarray:
+    """The rows that the run stores of the vectors of all tokens of the sample."""
     positions = _positions(sample)
-    for output, site, layer, weights in outputs:
-        values = wanted[site, layer]
-        rows = _pooled(values, positions, sample, spec) if spec.selection.is_pool else values[positions]
-        yield (output, layer), rows, weights
+    if not spec.selection.is_pool:
+        return values[positions]
+    pool = np.mean if spec.selection.reduction == "mean" else np.max
+    pools = [(0, len(sample.token_ids))] if sample.pools is None else sample.pools.tolist()
+    return np.stack([pool(values[positions[(begin <= positions) & (positions < end)]], axis=0) for begin, end in pools])
 
 
 def _positions(sample: Sample) -> np.ndarray:
@@ -162,30 +158,22 @@ def _add(
     rows = x if weights is None else reduced(weights, layer, x)
     if ids is not None and len(found) == len(rows):
         found = dense(found, ids.astype(np.int64), rows.shape[1])
+    problem = None
     if found.shape != rows.shape:
+        problem = f"{list(found.shape)} values, and the stream makes {list(rows.shape)}"
+    elif not (np.isfinite(found).all() and np.isfinite(rows).all()):
+        problem = "values that are not finite, stored or computed"
+    if problem:
         raise Failure(
             "stream",
-            f"Failed to compare sample {sample.index} of stream {stream}: {name} has {list(found.shape)} "
-            f"values, and the stream makes {list(rows.shape)}; verify the run without a reference",
-        )
-    if not (np.isfinite(found).all() and np.isfinite(rows).all()):
-        raise Failure(
-            "stream",
-            f"Failed to compare sample {sample.index} of stream {stream}: {name} has values that are not "
-            "finite, stored or computed; verify the run without a reference",
+            f"Failed to compare sample {sample.index} of stream {stream}: {name} has {problem}; verify the run without "
+            "a reference",
         )
     if weights and ids is not None:
         drifts[name].add_features(found, rows, x, reconstructed(weights, layer, found, x))
     elif capture.dtype_of(output) == "int32":  # numbers of things are equal or not
         found, rows = (found == rows).astype(np.float32), np.ones(rows.shape, np.float32)
     drifts[name].add(found, rows, stream, sample.index, None if capture.mode in POOLS else _positions(sample))
-
-
-def _pooled(values: np.ndarray, positions: np.ndarray, sample: Sample, spec: Spec) -> np.ndarray:
-    """The row of each pool of the sample."""
-    pool = np.mean if spec.selection.reduction == "mean" else np.max
-    pools = [(0, len(sample.token_ids))] if sample.pools is None else sample.pools.tolist()
-    return np.stack([pool(values[positions[(begin <= positions) & (positions < end)]], axis=0) for begin, end in pools])
 
 
 def _copy_model(spec: Spec, run: str, bucket: Bucket, home: str, report: Callable[[str], None]) -> ModelFiles:

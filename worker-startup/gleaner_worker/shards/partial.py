@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from ..architecture.sites import Capture
 from ..failures import Failure
 from ..model.model import Model
 from ..names import partial_name, partial_prefix, partials_folder
@@ -50,11 +51,7 @@ class Partials:
 
     def save(self, shards: Iterable[ShardBuffer]) -> None:
         """Stores the finished samples. The computation may continue, because finished samples do not change."""
-        parts = [
-            (shard, part)
-            for shard in shards
-            for part in _parts_to_save(shard, self._model.row_bytes, self._model.sample_bytes)
-        ]
+        parts = [(shard, part) for shard in shards for part in _parts_to_save(shard, self._model.capture)]
         if parts:
             with ThreadPoolExecutor(_PARALLEL, "partial") as pool:
                 list(pool.map(lambda part: self._save(*part), parts))
@@ -67,13 +64,9 @@ class Partials:
         name = partial_name(
             self._work.run, self._work.stream, shard.plan.number, self._work.epoch, int(part[0]), int(part[-1])
         )
-        metadata = self._identity(shard)
-        spans = _spans(shard, part)
-        tensors = {"samples": part} | {f"rows.{site}": _gather(rows, spans) for site, rows in shard.rows.items()}
-        tensors |= {f"scale.{site}": _gather(scale, spans) for site, scale in shard.scale.items()}
-        tensors |= {f"row_stats.{site}": _gather(stats, spans) for site, stats in shard.row_stats.items()}
-        tensors |= {f"moments.{name}": array.take(part, axis=1) for name, array in shard.moments.items()}
-        tensors |= {f"sums.{site}": sums[part] for site, sums in shard.sums.items()}
+        metadata, tensors = self._identity(shard), {"samples": part}
+        for key, (array, places) in _stored(shard, part).items():
+            tensors[key] = _raw(array).take(places, axis=1).view(array.dtype)
         attempt = {"run": self._work.run, "epoch": str(self._work.epoch)}
         try:
             self._bucket.create(name, encode_tensors(tensors, metadata), metadata | attempt, "application/octet-stream")
@@ -99,45 +92,29 @@ class Partials:
 
     def _limit(self, shard: ShardBuffer) -> int:
         """An upper bound for the size of a partial of the shard, in bytes."""
-        of_samples = (shard.row_stats, shard.sums, shard.moments)
-        stats = sum(array.nbytes for arrays in of_samples for array in arrays.values())
-        return shard.plan.rows * self._model.row_bytes + stats + 8 * len(shard.done) + (1 << 20)
+        arrays = [array for array, _ in _stored(shard, np.empty(0, np.int64)).values()]
+        return sum(array.nbytes for array in arrays) + 8 * len(shard.done) + (1 << 20)
 
     def _put(self, shard: ShardBuffer, tensors: dict[str, np.ndarray]) -> None:
         """Copies the samples into the shard. Raises ValueError or KeyError before any copy if a tensor does not fit."""
         part, count = tensors["samples"], len(shard.done)
         if part.dtype != np.int64 or part.ndim != 1 or (np.diff(part, prepend=-1, append=count) < 1).any():
             raise ValueError("its samples are not ascending positions of the shard")
-        spans = _spans(shard, part)
-        vectors = sum(span.stop - span.start for span in spans)
-        places = {f"rows.{site}": (array, (len(array), vectors)) for site, array in shard.rows.items()}
-        places |= {f"scale.{site}": (array, (len(array), vectors)) for site, array in shard.scale.items()}
-        places |= {f"row_stats.{site}": (array, (len(array), vectors)) for site, array in shard.row_stats.items()}
-        places |= {f"moments.{name}": (array, (len(array), len(part))) for name, array in shard.moments.items()}
-        places |= {f"sums.{site}": (array, (len(part), array.shape[1])) for site, array in shard.sums.items()}
-        for name, (array, first) in places.items():
-            if tensors[name].shape != (*first, *array.shape[2:]) or tensors[name].dtype != array.dtype:
+        stored = _stored(shard, part)
+        for name, (array, places) in stored.items():
+            form = (len(array), len(places), *array.shape[2:])
+            if tensors[name].shape != form or tensors[name].dtype != array.dtype:
                 raise ValueError(f"its {name} is {tensors[name].dtype} {list(tensors[name].shape)}")
-        for name, (array, _) in places.items():
-            if name.startswith("sums."):
-                array[part] = tensors[name]
-                continue
-            if name.startswith("moments."):
-                array[:, part] = tensors[name]
-                continue
-            begin = 0
-            for span in spans:
-                end = begin + span.stop - span.start
-                _raw(array)[:, span] = _raw(tensors[name])[:, begin:end]
-                begin = end
+        for name, (array, places) in stored.items():
+            _raw(array)[:, places] = _raw(tensors[name])
         for done in (shard.done, shard.saved):
             done[part] = True
 
 
-def _parts_to_save(shard: ShardBuffer, row_bytes: int, sums_bytes: int) -> list[np.ndarray]:
+def _parts_to_save(shard: ShardBuffer, capture: Capture) -> list[np.ndarray]:
     """The positions of the samples that are done and not saved yet, int64, in parts of at most _PART_BYTES."""
     due = np.flatnonzero(shard.done & ~shard.saved)
-    ends = np.cumsum(np.diff(shard.plan.row_offsets)[due] * row_bytes + sums_bytes)
+    ends = np.cumsum(np.diff(shard.plan.row_offsets)[due] * capture.row_bytes + capture.sample_bytes)
     parts = []
     begin = 0
     while begin < len(due):
@@ -148,16 +125,16 @@ def _parts_to_save(shard: ShardBuffer, row_bytes: int, sums_bytes: int) -> list[
     return parts
 
 
-def _spans(shard: ShardBuffer, part: np.ndarray) -> list[slice]:
-    """The span of vectors of each sample in `part`."""
-    offsets = shard.plan.row_offsets
-    return [slice(int(offsets[s]), int(offsets[s + 1])) for s in part]
-
-
-def _gather(rows: np.ndarray, spans: list[slice]) -> np.ndarray:
-    """[L, R, ...] -> [L, vectors of the spans, ...]."""
-    raw = _raw(rows)
-    return np.concatenate([raw[:, span] for span in spans], axis=1).view(rows.dtype)
+def _stored(shard: ShardBuffer, part: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """The arrays of a partial by name, and the places of the samples `part` in their second axis."""
+    spans = [np.arange(*shard.plan.row_offsets[sample : sample + 2]) for sample in part]
+    vectors = np.concatenate([np.empty(0, np.int64), *spans])
+    kinds = {"rows": vectors, "scale": vectors, "row_stats": vectors, "moments": part, "sums": part}
+    return {
+        f"{kind}.{name}": (array, places)
+        for kind, places in kinds.items()
+        for name, array in getattr(shard, kind).items()
+    }
 
 
 def _raw(array: np.ndarray) -> np.ndarray:

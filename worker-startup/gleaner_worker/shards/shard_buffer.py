@@ -19,7 +19,7 @@ class ShardBuffer:
     rows: dict[str, np.ndarray]  # site -> [L, R, D] as stored
     scale: dict[str, np.ndarray]  # site -> [L, R] fp32, for int8 alone
     row_stats: dict[str, np.ndarray]  # site -> [L, R, 2] fp32, the L2 norm and the largest magnitude of each vector
-    sums: dict[str, np.ndarray]  # site -> [samples, L, K] fp64, columns as the model names them
+    sums: dict[str, np.ndarray]  # site -> [L, samples, K] fp64, columns as the model names them
     moments: dict[str, np.ndarray]  # "SITE.sum" and "SITE.squares" -> [L, samples, D] fp32
     done: np.ndarray  # bool [samples]
     saved: np.ndarray  # bool [samples]: in a partial already
@@ -36,7 +36,7 @@ def start_shard(plan: ShardPlan, model: Model) -> ShardBuffer:
         scale,
         {name: np.zeros((*rows[name].shape[:2], 2), np.float32) for name in capture.with_stats},
         {
-            name: np.zeros((count, len(capture.layers_of(name)), len(capture.stats_columns(name))))
+            name: np.zeros((len(capture.layers_of(name)), count, len(capture.stats_columns(name))))
             for name in capture.with_stats
         },
         moments,
@@ -50,7 +50,7 @@ def put_samples(shard: ShardBuffer, positions: Sequence[int], host: HostRow, sam
     host.store(samples, shard.rows, shard.scale, shard.row_stats, shard.plan.row_offsets[positions])
     host.store_moments(samples, shard.moments, np.asarray(positions))
     for site, sums in host.sums(samples).items():
-        shard.sums[site][positions] = sums.swapaxes(0, 1)
+        shard.sums[site][:, positions] = sums
     shard.done[positions] = True
 
 

@@ -27,7 +27,7 @@ def shard_stats(shard: ShardBuffer, model: Model) -> dict[str, dict[str, Any]]:
     for site, sums in shard.sums.items():
         values = max(shard.plan.rows, 1) * capture.width(site)
         for position, layer in enumerate(capture.layers_of(site)):
-            by_sample = dict(zip(capture.stats_columns(site), sums[:, position].T, strict=True))
+            by_sample = dict(zip(capture.stats_columns(site), sums[position].T, strict=True))
             folded = {name: math.fsum(column) for name, column in by_sample.items()}
             stats = {
                 "mean": folded["sum"] / values,

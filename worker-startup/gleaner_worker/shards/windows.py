@@ -7,6 +7,7 @@ So a row has the same samples at the same places in every attempt, whatever inte
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from ..architecture.sites import Capture
 from ..model.program.rows import RowLimits, pack
 from ..records.samples.sample import Sample
 from ..spec.spec import Spec
@@ -48,10 +49,9 @@ class Window:
         return sorted({place.shard for row in self.rows for place in row})
 
 
-def window_limits(spec: Spec, row_bytes: int, sums_bytes: int) -> WindowLimits:
-    """row_bytes, sums_bytes: the size of one stored vector, and of the sums of a sample, in every layer and site."""
-    vectors, samples = (max(1, MAX_WINDOW_BYTES // max(size, 1)) for size in (row_bytes, sums_bytes))
-    return WindowLimits(spec.window_tokens, vectors, samples)
+def window_limits(spec: Spec, capture: Capture) -> WindowLimits:
+    sizes = (capture.row_bytes, capture.sample_bytes)
+    return WindowLimits(spec.window_tokens, *(max(1, MAX_WINDOW_BYTES // max(size, 1)) for size in sizes))
 
 
 def plan_windows(

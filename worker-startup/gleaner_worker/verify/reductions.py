@@ -1,6 +1,7 @@
 """The reductions of a shard: what must hold of its features and of its sums."""
 
 import json
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -28,8 +29,20 @@ def wrong_outputs(shard: SafetensorsShard, capture: Capture) -> list[str]:
     return [f"describes {wrong[0]} otherwise than the spec and its files"] if wrong else []
 
 
-def wrong_features(shard: SafetensorsShard, reduction: Reduction, layer: int) -> str | None:
-    """What is wrong with the features of a layer, as a phrase; None if nothing is."""
+def wrong_reductions(shard: SafetensorsShard, capture: Capture, row_offsets: np.ndarray) -> Iterator[str]:
+    """A phrase for each layer of features and of moments that is wrong."""
+    for of in capture.reductions:
+        for layer in of.layers if of.encoder else ():
+            if problem := _wrong_features(shard, of, layer):
+                yield f"has {problem} of {of.name}.{layer}"
+    for site, layers in capture.moments:
+        for layer in layers:
+            rows = shard.rows(site, layer, 0, shard.num_rows) if (site, layer) in shard.names else None
+            if problem := _wrong_moments(shard, f"{site}.{layer}", row_offsets, rows):
+                yield f"has moments of {site}.{layer} {problem}"
+
+
+def _wrong_features(shard: SafetensorsShard, reduction: Reduction, layer: int) -> str | None:
     name, rows = reduction.name, shard.num_rows
     try:
         ids = shard.rows(f"{name}_ids", layer, 0, rows, verify=True).stored
@@ -38,27 +51,27 @@ def wrong_features(shard: SafetensorsShard, reduction: Reduction, layer: int) ->
         return f"damaged ids or numbers ({str(error).removeprefix(f'{shard.url} ')})"
     values = shard.rows(name, layer, 0, rows).to_float32()
     assert reduction.encoder
-    is_used, ordered = ids >= 0, np.sort(ids, axis=1)
-    if ids.min(initial=-1) < -1 or ids.max(initial=-1) >= reduction.encoder.d_sae:
-        return f"ids outside of 0 to {reduction.encoder.d_sae - 1}"
-    if ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any():
-        return "rows with an id twice"
-    if (is_used[:, 1:] & ~is_used[:, :-1]).any() or (values[~is_used] != 0).any():
-        return "padding before a feature, or with a value"
-    if (values < 0).any() or (values[:, 1:] > values[:, :-1]).any():
-        return "values that do not descend to zero"
-    if (is_used.sum(axis=1) != np.minimum(active, reduction.k)).any():
-        return "numbers of active features that contradict the ids"
+    is_used, ordered, most = ids >= 0, np.sort(ids, axis=1), reduction.encoder.d_sae - 1
+    checks = {
+        f"ids outside of 0 to {most}": ids.min(initial=-1) < -1 or ids.max(initial=-1) > most,
+        "rows with an id twice": ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(),
+        "padding before a feature, or with a value": (is_used[:, 1:] & ~is_used[:, :-1]).any()
+        or values[~is_used].any(),
+        "values that do not descend to zero": (values < 0).any() or (values[:, 1:] > values[:, :-1]).any(),
+        "numbers of active features that contradict the ids": (
+            is_used.sum(axis=1) != np.minimum(active, reduction.k)
+        ).any(),
+    }
     stats = shard.stats.get(f"{name}.{layer}", {})
     for key, value in active_stats(active, reduction.k).items():
         stated = stats.get(key)
-        if not isinstance(stated, int | float) or abs(stated - value) > _TOLERANCE * value:
-            return f"wrong statistics ({key} {stated!r:.50}, not {value:.7g})"
-    return None
+        is_right = isinstance(stated, int | float) and abs(stated - value) <= _TOLERANCE * value
+        checks[f"wrong statistics ({key} {stated!r:.50}, not {value:.7g})"] = not is_right
+    return next((problem for problem, is_wrong in checks.items() if is_wrong), None)
 
 
-def wrong_moments(shard: SafetensorsShard, name: str, row_offsets: np.ndarray, rows: Rows | None) -> str | None:
-    """What is wrong with the sums of the samples, as a phrase; rows: those that the shard stores too."""
+def _wrong_moments(shard: SafetensorsShard, name: str, row_offsets: np.ndarray, rows: Rows | None) -> str | None:
+    """rows: those that the shard stores too."""
     try:
         total, squares = (shard.tensor(f"{name}.{kind}", verify=True).astype(np.float64) for kind in MOMENTS)
     except ShardError as error:
@@ -68,12 +81,12 @@ def wrong_moments(shard: SafetensorsShard, name: str, row_offsets: np.ndarray, r
     counts = np.diff(row_offsets)[:, None]
     if (counts * squares * (1 + _SUMS_TOLERANCE) < total**2).any():
         return "whose squares are too small for their sums"
-    if rows is None:
+    if rows is None or not len(total):
         return None
     values = rows.to_float32().astype(np.float64)
     for power, found in ((1, total), (2, squares)):
-        wanted = np.add.reduceat(values**power, row_offsets[:-1], axis=0) if len(total) else total
-        size = np.add.reduceat(np.abs(values) ** power, row_offsets[:-1], axis=0) if len(total) else total
+        terms = (values**power, np.abs(values) ** power)
+        wanted, size = (np.add.reduceat(each, row_offsets[:-1], axis=0) for each in terms)
         if (np.abs(found - wanted) > _ROWS_TOLERANCE * size.max(initial=0)).any():
             return "that are not those of its rows"
     return None

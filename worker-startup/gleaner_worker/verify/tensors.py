@@ -10,7 +10,7 @@ from gleaner_reader.format.index import INDEX, read_index
 from gleaner_reader.run.tensor_shard import SafetensorsShard
 
 from ..architecture.sites import MOMENTS
-from .reductions import wrong_features, wrong_moments, wrong_outputs
+from .reductions import wrong_outputs, wrong_reductions
 from .shard_content import Expectation, ShardContent, contradictions, wrong_values
 from .statistics import LayerStatistics
 
@@ -36,18 +36,9 @@ def read_tensors(path: str, metadata: dict[str, str], expect: Expectation, conte
     for name, layer in expect.capture.names:
         if name in expect.capture.with_stats:
             _check_layer(shard, name, layer, expect.capture.dtype_of(name) == "int8", index.positions, content)
-    for site, layers in expect.capture.moments:
-        for layer in layers:
-            rows = shard.rows(site, layer, 0, shard.num_rows) if (site, layer) in shard.names else None
-            if problem := wrong_moments(shard, f"{site}.{layer}", index.row_offsets, rows):
-                content.problems.append(f"has moments of {site}.{layer} {problem}")
-                content.has_wrong_values = True
-    content.problems += wrong_outputs(shard, expect.capture)
-    for reduction in expect.capture.reductions:
-        for layer in reduction.layers if reduction.encoder else ():
-            if problem := wrong_features(shard, reduction, layer):
-                content.problems.append(f"has {problem} of {reduction.name}.{layer}")
-                content.has_wrong_values = True
+    wrong = list(wrong_reductions(shard, expect.capture, index.row_offsets))
+    content.problems += wrong_outputs(shard, expect.capture) + wrong
+    content.has_wrong_values |= bool(wrong)
     content.sample_idx = index.sample_idx.tolist()
     content.row_counts = np.diff(index.row_offsets).tolist()
     by_sample = {

@@ -103,10 +103,11 @@ class HubFile:
 WeightFile = DiskFile | BucketFile | HubFile
 
 
-def hash_files(files: Mapping[str, DiskFile | BucketFile], model: str) -> dict[str, str]:
+def hash_files(files: Mapping[str, WeightFile], model: str) -> dict[str, str]:
     """The digest of each file, by the same names; several files are read at once. Raises Failure."""
     try:
         with ThreadPoolExecutor(_CONCURRENT_FILES) as pool:
-            return dict(zip(files, pool.map(lambda file: file.digest, files.values()), strict=True))
+            digests = pool.map(lambda file: file.digest, files.values())  # type: ignore[union-attr]  # none of a hub
+            return dict(zip(files, digests, strict=True))
     except OSError as error:
         raise Failure("model", f"Failed to read the model {model}: {error}; copy the model again") from error

@@ -69,20 +69,20 @@ def compute_step(
         stored = {name: _store(name, x, capture, tuning, split) for name, x in values.items()}
         for site, layers in capture.moments:
             if site in found and not set(kept).isdisjoint(layers):
-                stored[f"{site} moments"] = _moments(selected[site], member, split)
+                stored[site] = stored.get(site, {}) | _moments(selected[site], member, split)
         return stored
 
     pieces = run_blocks(params, rows, capture, emit, tuning, split, picked)
     output: dict[str, dict[str, list[jax.Array]]] = {}
-    layers_by_name = {name: capture.layers_of(name) for name in capture.outputs}
-    layers_by_name |= {f"{site} moments": layers for site, layers in capture.moments}
-    for name, own in layers_by_name.items():
-        for layers, found in pieces:
-            places = [place for place, layer in enumerate(layers) if layer in own]
-            if name in found and places:
-                for part, y in found[name].items():
+    of_moments = dict(capture.moments)
+    for layers, found in pieces:
+        for name, parts in found.items():
+            for part, y in parts.items():
+                own = of_moments[name] if part in MOMENTS else capture.layers_of(name)
+                places = [place for place, layer in enumerate(layers) if layer in own]
+                if places:
                     chosen = y if len(places) == len(layers) else y[np.asarray(places)]
-                    output.setdefault(part, {}).setdefault(name.removesuffix(" moments"), []).append(chosen)
+                    output.setdefault(part, {}).setdefault(name, []).append(chosen)
     return output
 
 

@@ -153,29 +153,23 @@ class HostRow:
 
     def non_finite(self) -> tuple[str, int, int, int] | None:
         """The origin of the first value that is not finite: site, layer, first sample with such a value there, and the
-        number of such vectors in the row. None when all values are finite."""
-        broken = {site: ~np.isfinite(stats[:, :, _MAX_ABS]) for site, stats in self._stats.items()}
-        if not any(marks.any() for marks in broken.values()):
-            return self._non_finite_moments()
-        names = {(site, layer): index for site in broken for index, layer in enumerate(self._capture.layers_of(site))}
-        for layer in sorted({layer for _, layer in names}):
-            for site in (*COMPUTED, *self._capture.with_stats):
-                if (site, layer) in names and (marks := broken[site][names[site, layer]]).any():
-                    first = int(np.flatnonzero(marks)[0])
-                    return site, layer, int(np.searchsorted(self._ends, first, "right")), int(marks.sum())
-        raise AssertionError("a mark belongs to a site and a layer")
-
-    def _non_finite_moments(self) -> tuple[str, int, int, int] | None:
-        """The same of moments, with the number of samples. A vector that is not finite makes all squares NaN."""
-        for site, layers in self._capture.moments:
+        number of such vectors in the row, or of such samples of moments. None when all values are finite."""
+        counts: dict[tuple[str, int], np.ndarray] = {}  # of the broken vectors of each sample
+        for site, layers in self._capture.moments:  # a vector that is not finite makes all squares NaN
             broken = np.zeros((len(layers), len(self.counts)), bool)
             for part in self._moments[f"{site}.squares"]:
                 values = part.data[:, : len(self.counts)]
                 broken[part.layer : part.layer + len(values)] |= ~np.isfinite(values).all(axis=2)
-            if broken.any():
-                place = int(broken.any(axis=1).argmax())
-                return site, layers[place], int(broken[place].argmax()), int(broken[place].sum())
-        return None
+            counts |= {(site, layer): marks for layer, marks in zip(layers, broken, strict=True)}
+        for name, sums in self._sums.items():
+            of_layers = zip(self._capture.layers_of(name), sums[:, :, STATS.index("non_finite")], strict=True)
+            counts |= {(name, layer): found for layer, found in of_layers}
+        order = (*COMPUTED, *self._capture.with_stats)
+        found = [key for key, broken in counts.items() if broken.any()]
+        if not found:
+            return None
+        name, layer = min(found, key=lambda key: (key[1], order.index(key[0])))
+        return name, layer, int(np.flatnonzero(counts[name, layer])[0]), int(counts[name, layer].sum())
 
     @cached_property
     def _sums(self) -> dict[str, np.ndarray]:

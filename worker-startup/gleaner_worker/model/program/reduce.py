@@ -38,17 +38,13 @@ def reduced(
             return [jnp.einsum("rwd,kd->rwk", x, p["directions"], precision=jax.lax.Precision.HIGHEST)]
         return _features(x, p, reduction, tuning, split)
 
-    def zeros() -> list[jax.Array]:
-        types = [jnp.int32 if dtype == "int32" else jnp.float32 for _, dtype in reduction.outputs.values()]
-        return [
-            jnp.zeros((*x.shape[:2], width), dtype)
-            for (width, _), dtype in zip(reduction.outputs.values(), types, strict=True)
-        ]
-
-    if set(kept) <= set(reduction.layers):
-        return dict(zip(reduction.outputs, computed(), strict=True))
     has = np.isin(np.arange(max(kept) + 1), reduction.layers)
-    return dict(zip(reduction.outputs, jax.lax.cond(jnp.asarray(has)[layer], computed, zeros), strict=True))
+    if has[list(kept)].all():
+        found = computed()
+    else:
+        shapes = jax.eval_shape(computed)
+        found = jax.lax.cond(jnp.asarray(has)[layer], computed, lambda: [jnp.zeros(y.shape, y.dtype) for y in shapes])
+    return dict(zip(reduction.outputs, found, strict=True))
 
 
 def _features(x: jax.Array, p: dict, reduction: Reduction, tuning: Tuning, split: Split) -> list[jax.Array]:

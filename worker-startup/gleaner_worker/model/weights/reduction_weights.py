@@ -90,7 +90,7 @@ def find_reduction(spec: Spec, config: DecoderConfig, files: ReductionFiles) -> 
         raise ValueError(f"the autoencoder of layer {layer} is of layer {own} by its config; correct `path`")
     width = site_width(config, site)
     forms = {_encoder(layer, saes[layer], of, width, site) for layer, of in tensors.items()} if saes else {None}
-    numbers = {_directions(layer, of, width, site) for layer, of in tensors.items()} if not saes else {entry.k}
+    numbers = {_directions(layer, of, width, site) for layer, of in tensors.items()} if not saes else {entry.k or 0}
     if len(forms) > 1 or len(numbers) > 1:
         different = "architectures, widths or k" if saes else "numbers of directions"
         raise ValueError(f"its layers have different {different}; make an entry for each kind")
@@ -175,7 +175,7 @@ def _folded(found: dict[str, np.ndarray], sae: Sae, dtype: np.dtype) -> dict[str
     else:
         vectors = {"b": p["b_enc"] * norms - offset}
     if sae.encoder == "jumprelu":
-        vectors["theta"] = np.broadcast_to(p.get("threshold", sae.threshold), len(offset))
+        vectors["theta"] = p["threshold"] if sae.threshold is None else np.full(len(offset), sae.threshold)
     return {"encode": encode} | {name: values.astype(np.float32) for name, values in vectors.items()}
 
 
