@@ -191,7 +191,7 @@ def test_an_interrupted_and_killed_run_stores_the_same_bytes(
     assert outputs(storage) == expected
 
 
-def test_changed_weights_are_refused_by_the_name_of_their_file_and_fit_no_partial(storage, tiny_folder, tmp_path):
+def test_changed_weights_are_refused_by_the_name_of_their_file(storage, tiny_folder, tmp_path):
     put_saes(tmp_path / "saes")
     spec = a_spec(model=tiny_folder, **reduced(str(tmp_path / "saes")))
     first = find_run_model(spec, "my-run", str(tmp_path), bucket())

@@ -119,9 +119,7 @@ def test_ids_of_a_hub_are_recognised(model, expected):
 def test_a_model_too_large_for_the_disk_is_refused_before_its_download(hub, tmp_path, files, monkeypatch):
     usage = model_cache.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(model_cache.shutil, "disk_usage", lambda _: usage._replace(free=1000))
-    with fails(
-        "infrastructure", rf"Failed to copy the model {REPO}: it needs 0.. GB, .*upload the model to a folder gs"
-    ):
+    with fails("infrastructure", rf"Failed to copy {REPO}: it needs 0.. GB, .*upload it to a folder gs"):
         find(hub, tmp_path)
     assert hub.asked("cdn") == []
 

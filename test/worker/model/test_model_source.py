@@ -148,9 +148,7 @@ def test_the_least_recently_used_model_copies_are_deleted_on_a_full_disk(tmp_pat
         make_room(str(parent / "mine.unfinished"), 40 << 30, "m")
     assert (parent / "newest").is_dir()
     free[0] = 20 << 30
-    with pytest.raises(
-        Failure, match="Failed to copy the model m: it needs 42.9 GB, and the disk of .* has 21.5 GB free"
-    ):
+    with pytest.raises(Failure, match="Failed to copy m: it needs 42.9 GB, and the disk of .* has 21.5 GB free"):
         make_room(str(parent / "mine.unfinished"), 40 << 30, "m")
 
 

@@ -192,6 +192,8 @@ class Questions(Shards[Shard]):
                 raise ShardError(f"{shard.url} lacks the moments of {key[0]}.{layer} that other shards of the run have")
             if any(isinstance(each, list | dict) for each in values) or len({*totals, *values}) > _MAX_GROUPS:
                 raise ValueError(f"{by} is not of at most {_MAX_GROUPS:,} texts or numbers, whose sums are in memory")
+            if len({isinstance(each, bool) for each in (*totals, *values) if each is not None}) > 1:
+                raise ValueError(f"{by} is true or false in some records and a text or a number in others")
             for begin in range(0, len(kept), step):
                 here = slice(begin, min(begin + step, len(kept)))
                 both = (shard.tensor(f"{key[0]}.{layer}.{kind}", here.start, here.stop) for kind in ("sum", "squares"))

@@ -86,7 +86,8 @@ def _of_saelens(raw: dict, path: str) -> Sae:
     config = {old.get(key, key): value for key, value in raw.items()}
     config |= {key: value for key, value in _object(config, "metadata").items() if value is not None}
     architecture, of_activation = config.get("architecture", "standard"), _object(config, "activation_fn_kwargs")
-    if "topk" in (architecture, config.get("activation_fn")):
+    is_old = not re.match(r"[6-9]|\d\d", str(config.get("sae_lens_version")))
+    if architecture == "topk" or (is_old and config.get("activation_fn") == "topk" and "k" in of_activation):
         architecture, config["k"] = "topk", of_activation.get("k") or config.get("k", 100)
     if config.get("activation_fn", "relu") not in ("relu", "topk"):
         raise ValueError(f"its activation_fn is {config['activation_fn']!r:.50}, and only relu and topk are supported")

@@ -231,8 +231,9 @@ def load_model(
     if previous and previous.layout == layout:
         params = previous.params
     else:
-        if previous:
+        if previous:  # its weights are of other depths or places than the program that was compiled with them
             _delete(previous.params)
+            return load_model(spec, files, report, None, device_bytes, phase, skipped)
         report(f"Reading the weights of {spec.model} onto {onto}")
         params = place(stored or open_stored(), layout, plan.tuning.bf16_as_bits)
     if reductions:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..architecture.config import DecoderConfig
 from ..architecture.reductions import Reduction
-from ..architecture.sites import SITES, Capture, layers_with_site
+from ..architecture.sites import SITES, Capture, check_sites, layers_with_site
 from ..failures import Failure
 from .selections import Spans, TokenSelection, parse_tokens, span_sources
 
@@ -135,6 +135,7 @@ def capture_of(
     if spec.moments:
         chosen = resolve_layers(spec, config.num_layers, spec.moments)
         sites = spec.moments.sites or spec.sites or ("resid_post",)
+        check_sites(config, chosen, sites, spec.top_k, spec.model)
         moments = tuple((site, layers_with_site(config, site, chosen)) for site in SITES if site in sites)
     mode = mode_of(spec)
     return Capture(config, layers, spec.sites, mode, spec.dtype, spec.top_k, spec.generates, reductions, moments)

@@ -14,6 +14,7 @@ from ..architecture.sites import MOMENTS, Capture
 from ..shards.row_statistics import active_stats
 
 _TOLERANCE = 1e-6
+_LEAST = 1e-30  # smaller sums are lost in the rounding of bf16 and fp16
 _SUMS_TOLERANCE = 1e-4  # of sums in fp32
 _ROWS_TOLERANCE = 1e-2  # of rows as rounded to the stored type
 
@@ -79,14 +80,18 @@ def _wrong_moments(shard: SafetensorsShard, name: str, row_offsets: np.ndarray, 
     if not (np.isfinite(total).all() and np.isfinite(squares).all()):
         return "that are not finite"
     counts = np.diff(row_offsets)[:, None]
-    if (counts * squares * (1 + _SUMS_TOLERANCE) < total**2).any():
+    # Squares below the least normal number of fp32 are 0.
+    if (counts * squares * (1 + _SUMS_TOLERANCE) + counts**2 * np.finfo(np.float32).tiny < total**2).any():
         return "whose squares are too small for their sums"
     if rows is None or not len(total):
         return None
     values = rows.to_float32().astype(np.float64)
-    for power, found in ((1, total), (2, squares)):
-        terms = (values**power, np.abs(values) ** power)
-        wanted, size = (np.add.reduceat(each, row_offsets[:-1], axis=0) for each in terms)
-        if (np.abs(found - wanted) > _ROWS_TOLERANCE * size.max(initial=0)).any():
+    sizes, rounded = np.abs(values), np.zeros(1) if rows.scale is None else rows.scale[:, None] / 2.0
+    for found, terms, errors in (
+        (total, values, _ROWS_TOLERANCE * sizes + rounded),
+        (squares, values**2, _ROWS_TOLERANCE * sizes**2 + (2 * sizes + rounded) * rounded),
+    ):
+        wanted, error = (np.add.reduceat(each, row_offsets[:-1], axis=0) for each in (terms, errors))
+        if (np.abs(found - wanted) > error + _LEAST).any():
             return "that are not those of its rows"
     return None

@@ -62,6 +62,18 @@ class ModelFiles(Identity):
             {"reductions": self.reductions} if self.reductions else {}
         )
 
+    def stale_copies(self, lock: Identity) -> list[str]:
+        """The folders of kept copies that have other files than the lock."""
+        wrong = {name for name in {**lock.files, **self.files} if lock.files.get(name) != self.files.get(name)}
+        copies = {f"{each.entry.name}/": each for each in self.reduction_files}
+        stale = [
+            each.folder
+            for prefix, each in copies.items()
+            if each.is_kept and any(name.startswith(prefix) for name in wrong)
+        ]
+        is_own = any(not name.startswith(tuple(copies)) for name in wrong)
+        return [*stale, *([self.folder] if self.is_kept and is_own else [])]
+
     @property
     def unknown_keys(self) -> list[str]:
         """The keys of config.json that neither Gleaner nor transformers knows."""
@@ -90,6 +102,7 @@ class ReductionFiles:
     tensors: dict[str, WeightFile]  # by name below `weights`
     revision: str | None  # the commit of a repository of a hub
     digests: dict[str, str]  # of every file that the results depend on, by name; empty without weights
+    is_kept: bool = False  # a copy of an earlier request
 
     @property
     def facts(self) -> dict:

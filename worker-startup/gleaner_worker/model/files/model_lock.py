@@ -38,11 +38,10 @@ def find_run_model(
             return local
         if is_first:
             log.warning("Another worker of run %s recorded the files of %s first; using those", run, spec.model)
-        elif local.is_kept:
-            log.warning(
-                "The copy of %s on this disk differs from the model of run %s; copying it again", spec.model, run
-            )
-            shutil.rmtree(local.folder, ignore_errors=True)
+        elif stale := local.stale_copies(lock):
+            log.warning("Copies on this disk differ from the files of run %s: %s; copying again", run, ", ".join(stale))
+            for folder in stale:
+                shutil.rmtree(folder, ignore_errors=True)
         else:
             raise Failure(
                 "model",

@@ -106,7 +106,8 @@ def find_spec_files(
     for entry in spec.reductions:
         with naming(entry):
             commit = commits.get(entry.name)
-            each.append(find_reduction_files(spec, entry, config, home, bucket, hub, commit, weights))
+            in_use = [found.folder, *(files.folder for files in each)]
+            each.append(find_reduction_files(spec, entry, config, home, bucket, hub, commit, weights, in_use))
     digests = {f"{files.entry.name}/{name}": digest for files in each for name, digest in files.digests.items()}
     commits = {files.entry.name: files.revision for files in each}
     return replace(found, files=found.files | digests, reductions=commits, reduction_files=each)

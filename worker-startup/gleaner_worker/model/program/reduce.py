@@ -3,8 +3,8 @@
 In shapes: R rows of W vectors, D wide, are M = R * W vectors; F features, of this device's part of them.
 """
 
+from collections.abc import Callable
 from functools import partial, reduce
-from itertools import product
 from typing import cast
 
 import jax
@@ -16,7 +16,8 @@ from ...architecture.reductions import TOP_GROUP, Encoder, Reduction
 from .split import Split
 from .tuning import Tuning
 
-_LANES, _ROWS = 128, 16  # of a block of the kernel that gathers: features, and vectors
+# Of the kernel that gathers: the features of a register, the most vectors of a block, and its most bytes.
+_LANES, _ROWS, _BLOCK_BYTES = 128, 128, 2 << 20
 _BLOCK_VALUES = 1 << 26  # fp32 values of features that memory holds at once: 2,048 vectors of 32,768
 
 
@@ -53,7 +54,7 @@ def _features(x: jax.Array, p: dict, reduction: Reduction, tuning: Tuning, split
     The order of equal values is that of their ids, so the result does not depend on the devices that share the weights.
     """
     vectors = x.reshape(-1, x.shape[-1])  # [M, D]
-    count = min(len(vectors), max(1, _BLOCK_VALUES // p["encode"].shape[0]))
+    count = min(len(vectors), 1 << (_BLOCK_VALUES // p["encode"].shape[0]).bit_length() - 1)
     of = partial(_features_of, p=p, reduction=reduction, tuning=tuning, split=split)
     if count == len(vectors):
         found = of(vectors)
@@ -121,32 +122,31 @@ def _first(bits: jax.Array, ids: jax.Array, k: int) -> tuple[jax.Array, jax.Arra
 
 def _members(keys: jax.Array, best: jax.Array, tuning: Tuning) -> jax.Array:
     """int32 [M, TOP_GROUP, n]: the keys [M, F] of the groups best [M, n]."""
-    rows, groups = len(keys), keys.shape[1] // TOP_GROUP
-    if not tuning.gathers or groups % _LANES or rows % _ROWS:
-        return jnp.take_along_axis(keys.reshape(rows, TOP_GROUP, groups), best[:, None, :], axis=2)
-    wanted = best.shape[1]
+    groups, wanted = keys.shape[1] // TOP_GROUP, best.shape[1]
+    rows = min(_ROWS, 1 << (_BLOCK_BYTES // (4 * groups)).bit_length() - 1)  # of a block
+    if not tuning.gathers or groups % _LANES or len(keys) % rows or rows < 8:
+        return jnp.take_along_axis(keys.reshape(-1, TOP_GROUP, groups), best[:, None, :], axis=2)
     best = jnp.pad(best, ((0, 0), (0, -wanted % _LANES)))
 
     def gather(best_ref, keys_ref, out_ref):
         """A vector register has 8 vectors and 128 features: the hardware gathers among these."""
-        for i, first in product(range(TOP_GROUP), range(0, best.shape[1], _LANES)):
+        for first in range(0, best.shape[1], _LANES):
             place = best_ref[:, first : first + _LANES]
             found = jnp.zeros_like(place)
             for begin in range(0, groups, _LANES):
-                source = keys_ref[:, i * groups + begin : i * groups + begin + _LANES]
-                here = jnp.take_along_axis(source, place & (_LANES - 1), axis=1)
+                here = jnp.take_along_axis(keys_ref[:, begin : begin + _LANES], place & (_LANES - 1), axis=1)
                 found = jnp.where((begin <= place) & (place < begin + _LANES), here, found)
-            out_ref[:, i * best.shape[1] + first : i * best.shape[1] + first + _LANES] = found
+            out_ref[:, first : first + _LANES] = found
 
-    def block(size: int) -> pallas.BlockSpec:
-        return pallas.BlockSpec((_ROWS, size), lambda row: (row, 0))
+    def block(size: int, column: Callable) -> pallas.BlockSpec:
+        return pallas.BlockSpec((rows, size), lambda row, plane: (row, column(plane)))
 
     found = pallas.pallas_call(
         gather,
-        out_shape=jax.ShapeDtypeStruct((rows, TOP_GROUP * best.shape[1]), jnp.int32),
-        grid=(rows // _ROWS,),
-        in_specs=[block(best.shape[1]), block(keys.shape[1])],
-        out_specs=block(TOP_GROUP * best.shape[1]),
+        out_shape=jax.ShapeDtypeStruct((len(keys), TOP_GROUP * best.shape[1]), jnp.int32),
+        grid=(len(keys) // rows, TOP_GROUP),
+        in_specs=[block(best.shape[1], lambda plane: 0), block(groups, lambda plane: plane)],
+        out_specs=block(best.shape[1], lambda plane: plane),
         interpret=tuning.interpret,
     )(best, keys)
-    return found.reshape(rows, TOP_GROUP, -1)[:, :, :wanted]
+    return found.reshape(len(keys), TOP_GROUP, -1)[:, :, :wanted]

@@ -71,6 +71,8 @@ def find_reduction(spec: Spec, config: DecoderConfig, files: ReductionFiles) -> 
     entry, where = files.entry, f"{files.entry.name} ({files.entry.weights})"
     headers = {name: stored_tensors([file], where) for name, file in files.tensors.items()}
     tensors = {p.layer: {tensor.name: tensor for tensor in headers[p.tensors]} for p in files.places}
+    if len(files.tensors) < len(tensors):  # one matrix is not that of several layers
+        tensors = {layer: {name: each[name] for name in each if name != "W"} for layer, each in tensors.items()}
     saes: dict[int, Sae] = {}
     if entry in spec.features:
         facts = {"folder": files.folder, "where": where, "places": [vars(place) for place in files.places]}
