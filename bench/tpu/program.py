@@ -39,7 +39,7 @@ def measure(
     config, texts = parse_config(CONFIGS[model], model), list[str]()
     chosen, reductions = resolve_layers(spec, config.num_layers), tuple[Reduction, ...]()
     if features:
-        encoder = Encoder(features[0], "jumprelu", has_thresholds=True)
+        encoder = Encoder(features[0], "jumprelu", vectors=("b", "theta"))
         reductions = (Reduction("features", "resid_post", chosen, config.d_model, features[1], "bf16", encoder),)
     found = estimate_program(
         spec,

@@ -7,8 +7,8 @@ import numpy as np
 D, FEATURES, LAYERS, VECTORS = 24, 300, (0, 2), 9
 FORMS = {  # an encoder, and k
     "ties": ({}, 64),
-    "cut": ({"is_gated": True, "norm": "layer_norm", "most": 16}, 16),
-    "whole": ({"has_thresholds": True, "norm": "constant_norm_rescale"}, 200),
+    "cut": ({"vectors": ("b", "g", "u"), "norm": "layer_norm", "most": 16}, 16),
+    "whole": ({"vectors": ("b", "theta"), "norm": "constant_norm_rescale"}, 200),
 }
 
 

@@ -16,25 +16,19 @@ NORMS = ("none", "layer_norm", "constant_norm_rescale")  # of a vector before th
 class Encoder:
     """The encoder of sparse autoencoders: values = relu(u * p + b) where p + g > theta, for p = n(x) W.
 
-    u is 1 and g is b unless it is gated; theta is 0 unless it has thresholds.
+    Without them in `vectors`, u is 1, g is b and theta is 0.
     """
 
     d_sae: int
     architecture: str  # as SAELens names it
     norm: str = "none"  # one of NORMS
-    is_gated: bool = False
-    has_thresholds: bool = False
+    vectors: tuple[str, ...] = ("b",)  # the parameters beside W: fp32 [d_sae] each
     most: int | None = None  # active features of a vector, by its own k
 
     @property
     def padded(self) -> int:
         """d_sae with the features that are never active."""
         return -(-self.d_sae // _PADDING) * _PADDING
-
-    @property
-    def vectors(self) -> tuple[str, ...]:
-        """The parameters beside W: fp32 [d_sae] each."""
-        return ("b", *(("g", "u") if self.is_gated else ()), *(("theta",) if self.has_thresholds else ()))
 
 
 @dataclass(frozen=True)
@@ -55,11 +49,8 @@ class Reduction:
         features."""
         if self.encoder is None:
             return {self.name: (self.k, self.dtype)}
-        return {
-            self.name: (self.k, self.dtype),
-            f"{self.name}_ids": (self.k, "int32"),
-            f"{self.name}_active": (1, "int32"),
-        }
+        more = {f"{self.name}_ids": (self.k, "int32"), f"{self.name}_active": (1, "int32")}
+        return {self.name: (self.k, self.dtype)} | more
 
     @property
     def facts(self) -> dict:

@@ -138,12 +138,10 @@ class Capture:
 
     def at(self, layer: int) -> frozenset[str]:
         """What a block gives: "sites", if it stores one, and the names of reductions and moments."""
-        inside = [site for site in self.sites if is_inside(site)]
-        stores = any(layer in self.layers_of(site) for site in inside)
-        forms = [(each.name, each.site, each.layers) for each in self.reductions]
+        forms = [("sites", site, self.layers_of(site)) for site in self.sites]
+        forms += [(each.name, each.site, each.layers) for each in self.reductions]
         forms += [(f"{site} moments", site, layers) for site, layers in self.moments]
-        reduced = [name for name, site, layers in forms if is_inside(site) and layer in layers]
-        return frozenset((*(["sites"] if stores else []), *reduced))
+        return frozenset(name for name, site, layers in forms if is_inside(site) and layer in layers)
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -209,9 +207,8 @@ class Capture:
 
     @property
     def sample_bytes(self) -> int:
-        """The bytes of the sums of one sample over all sites and layers."""
-        size = STORED["fp32"].itemsize * len(MOMENTS)
-        return sum(len(layers) * size * self.width(site) for site, layers in self.moments)
+        """The bytes of the sums of one sample over all sites and layers, in fp32."""
+        return sum(4 * len(MOMENTS) * len(layers) * self.width(site) for site, layers in self.moments)
 
     def sizes_of_reductions(self, compute_dtype: str) -> list[dict]:
         """The bytes of each reduction, for a stored token or for a sample, and those of one copy of its weights."""
@@ -250,23 +247,16 @@ def site_width(config: DecoderConfig, site: str, top_k: int = 0) -> int:
 
 def check_sites(config: DecoderConfig, layers: tuple[int, ...], sites: tuple[str, ...], top_k: int, where: str) -> None:
     """Raises Failure("model") for a site that no chosen block of the model has."""
-    capture = Capture(config, layers, sites, "all", "bf16")
-    if "top_tokens" in sites or "top_logprobs" in sites:
-        _check_top_k(config, top_k, where)
-    absent = [site for site in sites if not capture.layers_of(site)]
-    if absent:
+    if {"top_tokens", "top_logprobs"} & {*sites} and top_k > config.vocab_size:
+        raise Failure(
+            "model",
+            f"Failed to choose the {top_k} likeliest tokens of {where}: its vocabulary has {config.vocab_size}; lower "
+            "`top_k`",
+        )
+    if absent := [site for site in sites if not layers_with_site(config, site, layers)]:
         kind = "dense MLP" if TABLE[absent[0]].where == "dense" else "mixture of experts"
         raise Failure(
             "model",
             f"Failed to choose {', '.join(absent)} of {where}: no chosen layer has a {kind}; leave the site out of "
             "`sites`, or change `layers`",
-        )
-
-
-def _check_top_k(config: DecoderConfig, top_k: int, where: str) -> None:
-    if top_k > config.vocab_size:
-        raise Failure(
-            "model",
-            f"Failed to choose the {top_k} likeliest tokens of {where}: its vocabulary has {config.vocab_size}; lower "
-            "`top_k`",
         )

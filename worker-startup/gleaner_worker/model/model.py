@@ -215,7 +215,7 @@ def load_model(
         previous = None
     elif previous:  # `previous` may hold deeper layers
         _delete(previous.params.pop("reductions", {}))
-        weights = previous.params | {key: plan.weights[key] for key in ("reductions",) if key in plan.weights}
+        weights = weights | previous.params
 
     def open_stored() -> Weights:
         depth, end = plan.capture.loaded

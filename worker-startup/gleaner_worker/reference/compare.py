@@ -32,6 +32,8 @@ from ..verify.verify_run import list_streams, read_manifest
 from .drift import Drift
 from .reductions import dense, reconstructed, reduced
 
+# An output: its name, the site and the layer of its rows, and what reduces them.
+_Output = tuple[str, str, int, ReductionWeights | None]
 # {(site, layer): fp32 [T, width]} of token ids, names of tensors and top_k.
 Reference = Callable[[np.ndarray, tuple[tuple[str, int], ...], int], dict[tuple[str, int], np.ndarray]]
 
@@ -120,13 +122,11 @@ def _samples(
     )
 
 
-def _outputs(
-    capture: Capture, reductions: Sequence[ReductionWeights]
-) -> list[tuple[str, str, int, ReductionWeights | None]]:
-    """Each output with a reference: its name, the site and the layer of its rows, and how it reduces them."""
-    stored = [(site, site, layer, None) for site in capture.sites for layer in capture.layers_of(site)]
-    reduced = [(each.reduction, each) for each in reductions]
-    return stored + [(of.name, of.site, layer, weights) for of, weights in reduced for layer in of.layers]
+def _outputs(capture: Capture, reductions: Sequence[ReductionWeights]) -> list[_Output]:
+    """Each output with a reference."""
+    outputs: list[_Output] = [(site, site, layer, None) for site in capture.sites for layer in capture.layers_of(site)]
+    each = [(weights.reduction, weights) for weights in reductions]
+    return outputs + [(of.name, of.site, layer, weights) for of, weights in each for layer in of.layers]
 
 
 def _rows_of(values: np.ndarray, sample: Sample, spec: Spec) -> np.ndarray:

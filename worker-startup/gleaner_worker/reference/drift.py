@@ -1,6 +1,7 @@
 """The distance between stored rows and the rows of a reference, for one site of one layer."""
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,19 +16,16 @@ class Drift:
     error_squares: float = 0.0
     squares: float = 0.0
     worst: dict[str, Any] | None = None
-    overlaps: float | None = None  # of the sets of features of each row
-    lost: tuple[float, float] | None = None  # the squares that features do not reconstruct, and all squares
+    # By its name in the report, a sum and what it is a share of.
+    shares: dict[str, np.ndarray] = field(default_factory=lambda: defaultdict(lambda: np.zeros(2)))
 
-    def add_features(
-        self, stored: np.ndarray, wanted: np.ndarray, x: np.ndarray, reconstructed: np.ndarray | None
-    ) -> None:
+    def add_features(self, stored: np.ndarray, wanted: np.ndarray, x: np.ndarray, again: np.ndarray | None) -> None:
         """Adds the share of the features of either row that both rows have, for rows [rows, features], and what the
-        stored features lose of x [rows, width]."""
-        if reconstructed is not None:
-            lost, before = float(((x - reconstructed) ** 2).sum()), self.lost or (0.0, 0.0)
-            self.lost = before[0] + lost, before[1] + float((x**2).sum())
+        stored features lose of x [rows, width], which they reconstruct as `again`."""
         both, either = ((stored != 0) & (wanted != 0)).sum(axis=1), ((stored != 0) | (wanted != 0)).sum(axis=1)
-        self.overlaps = (self.overlaps or 0) + float(np.where(either == 0, 1, both / np.maximum(either, 1)).sum())
+        self.shares["overlap"] += np.where(either == 0, 1, both / np.maximum(either, 1)).sum(), len(either)
+        if again is not None:
+            self.shares["reconstruction_error"] += ((x - again) ** 2).sum(), (x**2).sum()
 
     def add(self, stored: np.ndarray, wanted: np.ndarray, stream: str, sample: int, positions: np.ndarray | None):
         """stored, wanted: [rows, width]. positions: of the token of each row; None for a mean of tokens.
@@ -52,16 +50,11 @@ class Drift:
         """relative_error: the L2 norm of all differences over that of the reference; cosine, overlap: the mean over
         rows; reconstruction_error: the share of the squares of x that stored features lose."""
         size = max(self.squares, np.finfo(np.float64).tiny)
-        report = {
+        return {
             "relative_error": rounded((self.error_squares / size) ** 0.5),
             "cosine": rounded(self.cosines / max(self.rows, 1)),
             "worst": self.worst,
-        }
-        if self.overlaps is not None:
-            report["overlap"] = rounded(self.overlaps / max(self.rows, 1))
-        if self.lost:
-            report["reconstruction_error"] = rounded(self.lost[0] / (self.lost[1] or 1))
-        return report
+        } | {name: rounded(part / (whole or 1)) for name, (part, whole) in self.shares.items()}
 
 
 def rounded(value: float) -> float:

@@ -4,7 +4,6 @@ import json
 import math
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from ..architecture.sites import SITES
@@ -85,9 +84,11 @@ def _is_flag(value: object) -> bool:
     return isinstance(value, bool)
 
 
-def _is_name(value: object) -> bool:
-    """A name without control characters, because terminals show it."""
-    return isinstance(value, str) and re.fullmatch(r"[^\x00-\x1f\x7f-\x9f]+", value) is not None
+def _like(pattern: str) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
+
+
+_is_name = _like(r"[^\x00-\x1f\x7f-\x9f]+")  # without control characters, because terminals show it
 
 
 def _is_list(value: Any, is_item: Callable[[object], bool], least: int = 1, most: float = math.inf) -> bool:
@@ -118,7 +119,7 @@ def _is_variables(value: object) -> bool:
 def is_template_variable(name: object) -> bool:
     """Whether a chat template can have the variable, and its caller does not set the variable itself."""
     own = ("messages", "tools", "add_generation_prompt", "continue_final_message")
-    return isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", name) is not None and name not in own
+    return _like(r"[A-Za-z_][A-Za-z0-9_]{0,63}")(name) and name not in own
 
 
 def _is_variable_value(value: object) -> bool:
@@ -126,18 +127,8 @@ def _is_variable_value(value: object) -> bool:
     return len(values) <= 64 and all(each is None or isinstance(each, (str, bool, int, float)) for each in values)
 
 
-def _is_entry(kind: str, value: object) -> bool:
-    """Whether it is an entry of `features` or `project`, or the value of `moments`."""
-    keys = _REDUCTIONS[kind]
-    if not isinstance(value, dict) or not value.keys() <= keys.keys():
-        return False
-    return all(is_known(value.get(key, default)) for key, (default, is_known, _) in keys.items())
-
-
 def _is_layers(value: object) -> bool:
-    return _is_list(value, _whole(0, 9999)) or (
-        isinstance(value, str) and re.fullmatch(r"all|[0-9]{1,4}-[0-9]{1,4}", value) is not None
-    )
+    return _is_list(value, _whole(0, 9999)) or _like(r"all|[0-9]{1,4}-[0-9]{1,4}")(value)
 
 
 def _is_tokens(value: object) -> bool:
@@ -147,8 +138,7 @@ def _is_tokens(value: object) -> bool:
 
 
 _PLAIN = r"[^{}\\\x00-\x1f\x7f-\x9f]*"
-_PATH = re.compile(rf"(?!/)(?!.*//)(?!(?:.*/)?\.\.?(?:/|$)){_PLAIN}(?:\{{layer\}}{_PLAIN})?")
-_OUTPUT = re.compile(r"[a-z][a-z_]{0,23}")
+_PATH = rf"(?!/)(?!.*//)(?!(?:.*/)?\.\.?(?:/|$)){_PLAIN}(?:\{{layer\}}{_PLAIN})?"
 # The forms that code checks, with the supported values in words.
 _OWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     "layers": (_is_layers, '"all", a range such as "0-23", and a list of numbers'),
@@ -174,15 +164,9 @@ _OWN: dict[str, tuple[Callable[[Any], bool], str]] = {
         "a list of names, each once, without control characters",
     ),
     "encoder": (_is_text, "a name"),
-    "output": (
-        lambda value: isinstance(value, str) and _OUTPUT.fullmatch(value) is not None,
-        "a name of at most 24 lower-case letters and underscores",
-    ),
-    "path": (
-        lambda value: isinstance(value, str) and _PATH.fullmatch(value) is not None,
-        "a path below `weights` with at most one {layer}",
-    ),
-    "site": (lambda value: isinstance(value, str) and value in SITES, f"one of {', '.join(SITES)}"),
+    "output": (_like("[a-z][a-z_]{0,23}"), "a name of at most 24 lower-case letters and underscores"),
+    "path": (_like(_PATH), "a path below `weights` with at most one {layer}"),
+    "site": _one_of(SITES),
     "variables": (
         _is_variables,
         "an object of variables other than those that the worker sets, such as messages, with texts, numbers and lists",
@@ -204,23 +188,28 @@ def _check_of(form: dict) -> tuple[object, Callable[[object], bool], str]:
     return form.get("default"), is_known, known
 
 
-_REDUCTIONS = {
-    kind: {key: _check_of(form) for key, form in SPEC_KEYS[kind].items()} for kind in ("features", "project", "moments")
-}
-_WORDS = {
-    kind: "; ".join(f"{key}: {known}" for key, (_, _, known) in keys.items()) for kind, keys in _REDUCTIONS.items()
-}
-_OWN |= {
-    kind: (
-        lambda value, kind=kind: _is_list(value, partial(_is_entry, kind), 0, 8),
-        f"at most 8 entries of {_WORDS[kind]}",
+def _object_of(kind: str) -> tuple[Callable[[Any], bool], str]:
+    """The test of an entry of `features` or `project`, or of the value of `moments`, and its keys in words."""
+    keys = {key: _check_of(form) for key, form in SPEC_KEYS[kind].items()}
+    words = "; ".join(f"{key}: {known}" for key, (_, _, known) in keys.items())
+    return (
+        lambda value: (
+            isinstance(value, dict)
+            and value.keys() <= keys.keys()
+            and all(is_known(value.get(key, default)) for key, (default, is_known, _) in keys.items())
+        ),
+        words,
     )
-    for kind in ("features", "project")
+
+
+_is_features, _features = _object_of("features")
+_is_project, _project = _object_of("project")
+_is_moments, _moments = _object_of("moments")
+_OWN |= {
+    "features": (lambda value: _is_list(value, _is_features, 0, 8), f"at most 8 entries of {_features}"),
+    "project": (lambda value: _is_list(value, _is_project, 0, 8), f"at most 8 entries of {_project}"),
+    "moments": (lambda value: _is_moments(value) and value.get("sites") != [], f"an object of {_moments}"),
 }
-_OWN["moments"] = (
-    lambda value: _is_entry("moments", value) and value.get("sites") != [],
-    f"an object of {_WORDS['moments']}",
-)
 _KEYS = {key: _check_of(form) for key, form in SPEC_KEYS["spec"].items()}
 # Every frozen spec has these. One without is damaged.
 _REQUIRED = ("layers", "format", "shard_size_gb", "max_seq_length", "over_long")

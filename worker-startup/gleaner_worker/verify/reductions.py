@@ -52,23 +52,22 @@ def _wrong_features(shard: SafetensorsShard, reduction: Reduction, layer: int) -
         return f"damaged ids or numbers ({str(error).removeprefix(f'{shard.url} ')})"
     values = shard.rows(name, layer, 0, rows).to_float32()
     assert reduction.encoder
-    is_used, ordered, most = ids >= 0, np.sort(ids, axis=1), reduction.encoder.d_sae - 1
-    checks = {
-        f"ids outside of 0 to {most}": ids.min(initial=-1) < -1 or ids.max(initial=-1) > most,
-        "rows with an id twice": ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(),
-        "padding before a feature, or with a value": (is_used[:, 1:] & ~is_used[:, :-1]).any()
-        or values[~is_used].any(),
-        "values that do not descend to zero": (values < 0).any() or (values[:, 1:] > values[:, :-1]).any(),
-        "numbers of active features that contradict the ids": (
-            is_used.sum(axis=1) != np.minimum(active, reduction.k)
-        ).any(),
+    is_used, is_empty, ordered, most = ids >= 0, ids < 0, np.sort(ids, axis=1), reduction.encoder.d_sae - 1
+    checks: dict[str, np.ndarray | bool] = {
+        f"ids outside of 0 to {most}": (ids < -1) | (ids > most),
+        "rows with an id twice": (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0),
+        "padding before a feature, or with a value": np.hstack(
+            [is_used[:, 1:] & is_empty[:, :-1], is_empty & (values != 0)]
+        ),
+        "values that do not descend to zero": np.hstack([values[:, 1:] > values[:, :-1], values < 0]),
+        "numbers of active features that contradict the ids": is_used.sum(axis=1) != np.minimum(active, reduction.k),
     }
     stats = shard.stats.get(f"{name}.{layer}", {})
     for key, value in active_stats(active, reduction.k).items():
         stated = stats.get(key)
         is_right = isinstance(stated, int | float) and abs(stated - value) <= _TOLERANCE * value
         checks[f"wrong statistics ({key} {stated!r:.50}, not {value:.7g})"] = not is_right
-    return next((problem for problem, is_wrong in checks.items() if is_wrong), None)
+    return next((problem for problem, marks in checks.items() if np.any(marks)), None)
 
 
 def _wrong_moments(shard: SafetensorsShard, name: str, row_offsets: np.ndarray, rows: Rows | None) -> str | None:

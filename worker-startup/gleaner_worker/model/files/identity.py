@@ -58,9 +58,7 @@ class ModelFiles(Identity):
     @property
     def facts(self) -> dict:
         """What model.json, and metadata.json of a stream, say about the model."""
-        return {key: getattr(self, key) for key in _FACTS} | (
-            {"reductions": self.reductions} if self.reductions else {}
-        )
+        return {key: getattr(self, key) for key in (*_FACTS, *(["reductions"] if self.reductions else []))}
 
     def stale_copies(self, lock: Identity) -> list[str]:
         """The folders of kept copies that have other files than the lock."""
@@ -107,8 +105,8 @@ class ReductionFiles:
     @property
     def facts(self) -> dict:
         """What the header of a shard says about the files."""
-        digest = hashlib.sha256("".join(f"{name} {self.digests[name]}\n" for name in sorted(self.digests)).encode())
-        return {"weights": self.entry.weights, "revision": self.revision, "digest": digest.hexdigest()[:16]}
+        digest = (_sha256_of_lines(self.digests, self.digests) or "")[:16]
+        return {"weights": self.entry.weights, "revision": self.revision, "digest": digest}
 
 
 def choose_files(

@@ -113,15 +113,17 @@ def _parse(data: bytes) -> Identity:
     reductions = raw.get("reductions", {})
     if not isinstance(name, str):
         raise ValueError(f"name is {name!r:.100}")
-    if revision is not None and not (isinstance(revision, str) and COMMIT.fullmatch(revision)):
+    if not _is_commit(revision):
         raise ValueError(f"revision is {revision!r:.100}, which is not a commit")
     if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
         raise ValueError(f"files is {files!r:.100}")
-    if not isinstance(reductions, dict) or not all(
-        commit is None or (isinstance(commit, str) and COMMIT.fullmatch(commit)) for commit in reductions.values()
-    ):
+    if not isinstance(reductions, dict) or not all(map(_is_commit, reductions.values())):
         raise ValueError(f"reductions is {reductions!r:.100}")
     lock = Identity(name, revision, files, reductions)
     if lock.fingerprint is None or raw.get("fingerprint") != lock.fingerprint:
         raise ValueError(f"fingerprint is {raw.get('fingerprint')!r:.100}, and its files have {lock.fingerprint}")
     return lock
+
+
+def _is_commit(value: object) -> bool:
+    return value is None or (isinstance(value, str) and COMMIT.fullmatch(value) is not None)

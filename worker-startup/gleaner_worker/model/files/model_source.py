@@ -4,7 +4,6 @@ A hub's files, and a bucket's small files, are copied to this machine once. A bu
 loads a layer reads its bytes.
 """
 
-import hashlib
 import os
 import re
 from dataclasses import asdict, replace
@@ -19,7 +18,7 @@ from ...storage.objects import Bucket
 from .generation_rules import GenerationRules
 from .hub import Hub, fetch_model, is_hub_id, own_hub
 from .identity import READ_FILES, Identity, ModelFiles, choose_files
-from .model_cache import kept_copy
+from .model_cache import kept_objects
 from .reduction_files import find_reduction_files, naming
 from .weight_files import BucketFile, DiskFile, WeightFile, hash_files
 
@@ -144,10 +143,4 @@ def _list_model(bucket: Bucket, prefix: str, model: str) -> dict[str, BucketFile
 def _copy_small_files(stored: dict[str, BucketFile], home: str, weights: bool, bucket: Bucket) -> tuple[str, bool]:
     small = {name: file for name, file in stored.items() if is_small_file(name) or (weights and name == INDEX)}
 
-    def fill(folder: str) -> None:
-        for name, file in small.items():
-            file.copy_to(folder, name)
-
-    # A changed file makes a new folder, so that a copy never mixes two states.
-    lines = "\n".join(f"{file.address} {file.info.generation}" for file in small.values())
-    return kept_copy(home, "gs--" + hashlib.sha256(lines.encode()).hexdigest()[:32], bucket.check, fill)
+    return kept_objects(home, small, bucket.check)

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from ...storage.objects import Bucket
 from .download import Session
 from .hub import Hub, hub_folder, is_hub_id, own_hub
 from .identity import Place, ReductionFiles
-from .model_cache import kept_copy, make_room
+from .model_cache import kept_copy, kept_objects, make_room
 from .weight_files import BucketFile, DiskFile, HubFile, WeightFile, hash_files
 
 _GS = re.compile(r"gs://([^/]+)(?:/(.*))?")
@@ -39,7 +39,7 @@ class _Source(NamedTuple):
     """A place with files. take: makes the configs and the tensors readable; returns the folder of the configs."""
 
     has: Callable[[str], bool]
-    take: Callable[[list[str], list[str]], tuple[str, bool, dict[str, WeightFile]]]
+    take: Callable[[list[str], list[str]], tuple[str, dict[str, WeightFile]]]
     revision: str | None = None
 
 
@@ -52,11 +52,9 @@ def find_reduction_files(
     hub: Hub | None,
     revision: str | None,
     weights: bool,
-    in_use: Sequence[str] = (),
 ) -> ReductionFiles:
     """The files of `entry`, at the commit `revision` where a run has one already. Without `weights`, tensors of a hub
-    stay there. in_use: folders that stay on the disk. Raises ValueError with the remedy, and the errors of the bucket and the
-    hub."""
+    stay there. Raises ValueError with the remedy, and the errors of the bucket and the hub."""
     root, path, is_sae = entry.weights.rstrip("/"), entry.path, entry in spec.features
     if root.endswith(_TENSORS):
         root, _, path = root.rpartition("/")
@@ -72,7 +70,7 @@ def find_reduction_files(
     elif is_folder:
         source = _Source(
             lambda name: os.path.isfile(os.path.join(root, name)),
-            lambda configs, tensors: (root, False, {name: DiskFile(os.path.join(root, name)) for name in tensors}),
+            lambda configs, tensors: (root, {name: DiskFile(os.path.join(root, name)) for name in tensors}),
         )
     elif in_bucket or not is_hub_id(root):
         raise ValueError(
@@ -80,7 +78,7 @@ def find_reduction_files(
         )
     else:
         check, hub = bucket.check if bucket else lambda: None, hub or own_hub()
-        source = _on_hub(Session(hub, root, revision or entry.revision, check), hub, home, weights, in_use)
+        source = _on_hub(Session(hub, root, revision or entry.revision, check), hub, home, weights)
     found = [_place(source.has, layer, path, is_sae) for layer in layers]
     places = tuple(place for place in found if place)
     if len(places) < len(layers):
@@ -92,10 +90,10 @@ def find_reduction_files(
             f"there is no {holds} for layer {listed}, such as {wanted}; correct `weights`, `path` or `layers`"
         )
     configs = sorted({place.config for place in places if place.config})
-    folder, is_kept, tensors = source.take(configs, sorted({place.tensors for place in places}))
+    folder, tensors = source.take(configs, sorted({place.tensors for place in places}))
     files = {name: DiskFile(os.path.join(folder, name)) for name in configs} | tensors
     digests = hash_files(files, entry.weights) if weights else {}
-    return ReductionFiles(entry, places, folder, tensors, source.revision, digests, is_kept)
+    return ReductionFiles(entry, places, folder, tensors, source.revision, digests)
 
 
 def _place(has: Callable[[str], bool], layer: int, path: str, is_sae: bool) -> Place | None:
@@ -117,36 +115,27 @@ def _place(has: Callable[[str], bool], layer: int, path: str, is_sae: bool) -> P
 def _in_bucket(own: Bucket, bucket: Bucket, prefix: str, path: str, home: str) -> _Source:
     files = {info.name.removeprefix(prefix): BucketFile(bucket, info) for info in bucket.list(prefix + path)}
 
-    def take(configs: list[str], tensors: list[str]) -> tuple[str, bool, dict[str, WeightFile]]:
-        def fill(folder: str) -> None:
-            for name in configs:
-                files[name].copy_to(folder, name)
-
-        key = _key(f"{files[name].address} {files[name].info.generation}" for name in configs)
-        return *kept_copy(home, f"gs--{key}", own.check, fill), {name: files[name] for name in tensors}
+    def take(configs: list[str], tensors: list[str]) -> tuple[str, dict[str, WeightFile]]:
+        folder, _ = kept_objects(home, {name: files[name] for name in configs}, own.check)
+        return folder, {name: files[name] for name in tensors}
 
     return _Source(files.__contains__, take)
 
 
-def _on_hub(session: Session, hub: Hub, home: str, weights: bool, in_use: Sequence[str]) -> _Source:
+def _on_hub(session: Session, hub: Hub, home: str, weights: bool) -> _Source:
     commit, sizes = session.listing
 
-    def take(configs: list[str], tensors: list[str]) -> tuple[str, bool, dict[str, WeightFile]]:
+    def take(configs: list[str], tensors: list[str]) -> tuple[str, dict[str, WeightFile]]:
         wanted = [*configs, *(tensors if weights else [])]
+        key = hashlib.sha256("\n".join(wanted).encode()).hexdigest()
 
         def fill(folder: str) -> None:
-            make_room(folder, sum(sizes[name] or 0 for name in wanted), session.model, in_use)
+            make_room(folder, sum(sizes[name] or 0 for name in wanted), session.model)
             session.fetch(wanted, folder)
 
-        key = hub_folder(hub, session.model, f"{commit}--{_key(wanted)}")
-        folder, is_kept = kept_copy(home, key, session.check, fill)
+        folder, _ = kept_copy(home, hub_folder(hub, session.model, f"{commit}--{key[:32]}"), session.check, fill)
         if weights:
-            return folder, is_kept, {name: DiskFile(os.path.join(folder, name)) for name in tensors}
-        files = {name: HubFile(name, sizes[name] or 0, partial(session.read_into, name)) for name in tensors}
-        return folder, is_kept, files
+            return folder, {name: DiskFile(os.path.join(folder, name)) for name in tensors}
+        return folder, {name: HubFile(name, sizes[name] or 0, partial(session.read_into, name)) for name in tensors}
 
     return _Source(sizes.__contains__, take, commit)
-
-
-def _key(lines: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]

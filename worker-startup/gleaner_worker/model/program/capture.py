@@ -14,7 +14,7 @@ from ...architecture.sites import MOMENTS, STORED, Capture
 from ..weights.cpu import to_bits
 from .decoder import OF_LOGITS, pick_tokens, run_blocks
 from .reduce import reduced
-from .row_selection import NO_TOKEN, samples_with_moments
+from .row_selection import NO_TOKEN, max_samples
 from .rows import Rows
 from .split import Split
 from .tuning import Tuning
@@ -137,7 +137,7 @@ def _totals(x, member):
 
 def _members(rows: Rows, picks, mode: str):
     """bool [R, samples, W]: whether vector w belongs to a sample of its row."""
-    samples, owners = jnp.arange(1, samples_with_moments(rows.segments.shape[1]) + 1), rows.segments
+    samples, owners = jnp.arange(1, max_samples(rows.segments.shape[1], has_moments=True) + 1), rows.segments
     if mode == "rows":
         owners = jnp.where(picks == NO_TOKEN, 0, jnp.take_along_axis(owners, jnp.maximum(picks, 0), axis=1))
     return owners[:, None, :] == samples[:, None]

@@ -71,8 +71,8 @@ def _features_of(x: jax.Array, p: dict, reduction: Reduction, tuning: Tuning, sp
     h = jnp.einsum(
         "md,fd->mf", _normed(x, encoder.norm).astype(p["encode"].dtype), p["encode"], preferred_element_type=jnp.float32
     )
-    value, gate = (h * p["u"] if encoder.is_gated else h) + p["b"], h + p["g" if encoder.is_gated else "b"]
-    is_active = (gate > (p["theta"] if encoder.has_thresholds else 0)) & (value > 0)
+    value, gate = (h * p["u"] if "u" in p else h) + p["b"], h + p.get("g", p["b"])
+    is_active = (gate > p.get("theta", 0)) & (value > 0)
     part = p["encode"].shape[0]
     active = split.total(is_active.sum(axis=1, keepdims=True), part, encoder.padded, jnp.int32)
     active = active if encoder.most is None else jnp.minimum(active, encoder.most)

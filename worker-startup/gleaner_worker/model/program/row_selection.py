@@ -40,23 +40,18 @@ def stored_width(spec: Spec, row_tokens: int, max_length: int) -> int:
     """
     if mode_of(spec) == "all":
         return row_tokens
-    return min(row_tokens, max_samples(row_tokens, spec) * most_rows(spec.selection, max_length))
+    return min(row_tokens, max_samples(row_tokens, bool(spec.moments)) * most_rows(spec.selection, max_length))
 
 
 def row_limits(spec: Spec, max_length: int) -> RowLimits:
     """The limits of a row in a run whose samples have at most `max_length` tokens."""
     tokens = row_length(spec.row_tokens, max_length)
-    return RowLimits(tokens, max_samples(tokens, spec), stored_width(spec, tokens, max_length))
+    return RowLimits(tokens, max_samples(tokens, bool(spec.moments)), stored_width(spec, tokens, max_length))
 
 
-def max_samples(row_tokens: int, spec: Spec) -> int:
-    """The most samples of a row."""
-    return samples_with_moments(row_tokens) if spec.moments else row_tokens // 8
-
-
-def samples_with_moments(row_tokens: int) -> int:
-    """Fewer, because a row returns two vectors for each."""
-    return row_tokens // 32
+def max_samples(row_tokens: int, has_moments: bool) -> int:
+    """The most samples of a row: fewer with moments, because a row returns two vectors for each."""
+    return row_tokens // (32 if has_moments else 8)
 
 
 @lru_cache(maxsize=1024)

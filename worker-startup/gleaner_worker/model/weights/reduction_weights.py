@@ -19,6 +19,7 @@ from .stored_tensors import DTYPES, FLOATS, StoredTensor, stored_tensors
 
 _MOST_FEATURES = 1 << 20
 _DEFAULT_K = 64
+_VECTORS = {"standard": ("b",), "gated": ("b", "g", "u"), "jumprelu": ("b", "theta")}
 # Columns of an encoder that are converted at once.
 _COLUMNS = 1 << 12
 
@@ -135,7 +136,7 @@ def _encoder(layer: int, sae: Sae, tensors: dict[str, StoredTensor], width: int,
         wrong.append(f"{d_sae} features, and at most {_MOST_FEATURES} are supported")
     if wrong:
         raise ValueError(f"layer {layer} has {'; '.join(wrong)}; copy it again, or take another one")
-    return Encoder(d_sae, sae.architecture, sae.norm, sae.encoder == "gated", sae.encoder == "jumprelu", sae.k)
+    return Encoder(d_sae, sae.architecture, sae.norm, _VECTORS[sae.encoder], sae.k)
 
 
 def _matrix(tensors: dict[str, StoredTensor], layer: int) -> StoredTensor:
