@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import jax
@@ -176,3 +177,10 @@ def test_weights_are_kept_for_the_next_run_of_the_same_model_or_freed(tiny_folde
     then = a_model(a_spec(model=tiny_folder, **after), previous=first)
     assert (then.params is first.params) == kept
     assert first.params["embed"].is_deleted() != kept and not then.params["embed"].is_deleted()
+
+
+def test_weights_of_another_layout_are_loaded_again_with_the_depth_of_the_new_run(tiny_folder):
+    first = replace(a_model(a_spec(model=tiny_folder)), layout=None)
+    then = a_model(a_spec(model=tiny_folder, layers=[0]), previous=first)
+    then.start([some_samples(1)]).wait()
+    assert first.params["embed"].is_deleted() and len(then.params["blocks"]["wq"]) == 1

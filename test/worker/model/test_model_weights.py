@@ -147,7 +147,7 @@ def test_weights_of_any_float_type_are_cast_to_the_compute_dtype(tmp_path, store
 def test_weights_of_many_small_reads_are_the_same(tmp_path, monkeypatch, dtype):
     changed_model(tmp_path, lambda tensors: None)
     whole = load(tmp_path, dtype=dtype)
-    monkeypatch.setattr(weights, "_READ_BYTES", 37)
+    monkeypatch.setattr("gleaner_worker.model.weights.stored_tensors._READ_BYTES", 37)
     assert jax.tree.all(jax.tree.map(np.array_equal, whole, load(tmp_path, dtype=dtype)))
 
 

@@ -324,7 +324,7 @@ class _Extraction:
             metadata = identity | self._model.described_outputs
             sums = moment_tensors(self._model.capture, shard.moments)
             data = encode_shard(
-                self._work.spec.format, shard.plan, layers, shard.rows, shard.scale, metadata, stats, sums=sums
+                self._work.spec.format, shard.plan, layers, shard.rows, shard.scale, metadata, stats, None, sums
             )
             encoded = EncodedShard(shard.plan, data)
             self._memory.note_encoded(shard)
