@@ -114,21 +114,18 @@ class Model:
 
         The values are arbitrary, and may be those of an earlier shard.
         """
-        capture, empty = self.capture, self.shard_arrays.empty
-        shapes = {name: (len(capture.layers_of(name)), rows, capture.width(name)) for name in self.sites}
-        return (
-            {site: empty(shape, STORED[capture.dtype_of(site)]) for site, shape in shapes.items()},
-            {
-                site: empty(shape[:2], np.dtype(np.float32))
-                for site, shape in shapes.items()
-                if capture.dtype_of(site) == "int8"
-            },
-            {
-                f"{site}.{kind}": empty((len(layers), samples, capture.width(site)), np.dtype(np.float32))
-                for site, layers in capture.moments
-                for kind in MOMENTS
-            },
-        )
+        capture, empty, fp32 = self.capture, self.shard_arrays.empty, np.dtype(np.float32)
+        stored = {
+            name: empty((len(capture.layers_of(name)), rows, capture.width(name)), STORED[capture.dtype_of(name)])
+            for name in self.sites
+        }
+        scale = {name: empty(each.shape[:2], fp32) for name, each in stored.items() if each.dtype == np.int8}
+        moments = {
+            f"{site}.{kind}": empty((len(layers), samples, capture.width(site)), fp32)
+            for site, layers in capture.moments
+            for kind in MOMENTS
+        }
+        return stored, scale, moments
 
     def start(self, rows: Sequence[Sequence[SelectedTokens]]) -> InFlightStep:
         """Sends at most `rows_per_step` rows to the devices, and returns before they are computed.
@@ -288,10 +285,7 @@ def _delete(params: dict) -> None:
 
 def _has_weights(model: Model, files: ModelFiles, spec: Spec, capture: Capture) -> bool:
     """Whether `model` holds the weights of `capture`; it may hold more."""
-    same = (model.files.weights_sha256, model.config, model.spec.compute_dtype) == (
-        files.weights_sha256,
-        capture.config,
-        spec.compute_dtype,
-    )
+    same = model.files.weights_sha256 == files.weights_sha256 and model.config == capture.config
+    same = same and model.spec.compute_dtype == spec.compute_dtype
     (depth, end), (held_depth, held_end) = capture.loaded, model.capture.loaded
     return same and held_depth >= depth and ENDS.index(held_end) >= ENDS.index(end)

@@ -72,10 +72,9 @@ def shard_tensors(
 ) -> dict[str, np.ndarray]:
     """The tensors of a shard by name: the index, then each `{site}.{layer}.scale` [rows] and `{site}.{layer}`."""
     tensors = index_tensors(plan)
-    for site, values in scale.items():
-        tensors |= {f"{site}.{layer}.scale": values[number] for number, layer in enumerate(layers[site])}
-    for site, values in rows.items():
-        tensors |= {f"{site}.{layer}": values[number] for number, layer in enumerate(layers[site])}
+    for suffix, arrays in ((".scale", scale), ("", rows)):
+        for site, values in arrays.items():
+            tensors |= {f"{site}.{layer}{suffix}": values[number] for number, layer in enumerate(layers[site])}
     return tensors
 
 

@@ -72,11 +72,11 @@ def fold_stats(parts: list[tuple[int, dict[str, dict[str, Any]]]]) -> dict[str, 
 
 def _fold(parts: list[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
     count = max(sum(rows for rows, _ in parts), 1)
-    stats = {
-        "mean": sum(rows * shard["mean"] for rows, shard in parts) / count,
-        "norm": sum(rows * shard["norm"] for rows, shard in parts) / count,
-        "max_abs": max(shard["max_abs"] for _, shard in parts),
-    }
+
+    def mean(key: str) -> float:
+        return sum(rows * shard[key] for rows, shard in parts) / count
+
+    stats = {"mean": mean("mean"), "norm": mean("norm"), "max_abs": max(shard["max_abs"] for _, shard in parts)}
     if "int8_error" in parts[0][1]:
         squares = sum(rows * shard["mean_square"] for rows, shard in parts)
         error = sum(rows * shard["mean_square"] * shard["int8_error"] ** 2 for rows, shard in parts)
@@ -84,9 +84,8 @@ def _fold(parts: list[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
         stats["int8_error"] = _ratio(error, squares)
     if "l0" in parts[0][1]:
         active = [rows * shard["l0"] for rows, shard in parts]
-        stats["l0"] = sum(active) / count
-        stats["cut"] = math.sumprod(active, [shard["cut"] for _, shard in parts]) / (sum(active) or 1)
-        stats["cut_rows"] = sum(rows * shard["cut_rows"] for rows, shard in parts) / count
+        cut = math.sumprod(active, [shard["cut"] for _, shard in parts]) / (sum(active) or 1)
+        stats |= {"l0": mean("l0"), "cut": cut, "cut_rows": mean("cut_rows")}
     by_rank = zip(*(shard["norm_quantiles"] for _, shard in parts), strict=True)
     by_position = zip_longest(*(shard["max_abs_by_position"] for _, shard in parts), fillvalue=0.0)
     weights = [rows / count for rows, _ in parts]
