@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -39,7 +39,7 @@ class _Source(NamedTuple):
     """A place with files. take: makes the configs and the tensors readable; returns the folder of the configs."""
 
     has: Callable[[str], bool]
-    take: Callable[[list[str], list[str]], tuple[str, dict[str, WeightFile]]]
+    take: Callable[[list[str], list[str]], tuple[str, bool, dict[str, WeightFile]]]
     revision: str | None = None
 
 
@@ -52,9 +52,13 @@ def find_reduction_files(
     hub: Hub | None,
     revision: str | None,
     weights: bool,
+    in_use: Sequence[str] = (),
 ) -> ReductionFiles:
     """The files of `entry`, at the commit `revision` where a run has one already. Without `weights`, tensors of a hub
-    stay there. Raises ValueError with the remedy, and the errors of the bucket and the hub."""
+    stay there. in_use: folders that stay on the disk.
+
+    Raises ValueError with the remedy, and the errors of the bucket and the hub.
+    """
     root, path, is_sae = entry.weights.rstrip("/"), entry.path, entry in spec.features
     if root.endswith(_TENSORS):
         root, _, path = root.rpartition("/")
@@ -70,7 +74,7 @@ def find_reduction_files(
     elif is_folder:
         source = _Source(
             lambda name: os.path.isfile(os.path.join(root, name)),
-            lambda configs, tensors: (root, {name: DiskFile(os.path.join(root, name)) for name in tensors}),
+            lambda configs, tensors: (root, False, {name: DiskFile(os.path.join(root, name)) for name in tensors}),
         )
     elif in_bucket or not is_hub_id(root):
         raise ValueError(
@@ -78,7 +82,7 @@ def find_reduction_files(
         )
     else:
         check, hub = bucket.check if bucket else lambda: None, hub or own_hub()
-        source = _on_hub(Session(hub, root, revision or entry.revision, check), hub, home, weights)
+        source = _on_hub(Session(hub, root, revision or entry.revision, check), hub, home, weights, in_use)
     found = [_place(source.has, layer, path, is_sae) for layer in layers]
     places = tuple(place for place in found if place)
     if len(places) < len(layers):
@@ -90,10 +94,10 @@ def find_reduction_files(
             f"there is no {holds} for layer {listed}, such as {wanted}; correct `weights`, `path` or `layers`"
         )
     configs = sorted({place.config for place in places if place.config})
-    folder, tensors = source.take(configs, sorted({place.tensors for place in places}))
+    folder, is_kept, tensors = source.take(configs, sorted({place.tensors for place in places}))
     files = {name: DiskFile(os.path.join(folder, name)) for name in configs} | tensors
     digests = hash_files(files, entry.weights) if weights else {}
-    return ReductionFiles(entry, places, folder, tensors, source.revision, digests)
+    return ReductionFiles(entry, places, folder, tensors, source.revision, digests, is_kept)
 
 
 def _place(has: Callable[[str], bool], layer: int, path: str, is_sae: bool) -> Place | None:
@@ -115,27 +119,31 @@ def _place(has: Callable[[str], bool], layer: int, path: str, is_sae: bool) -> P
 def _in_bucket(own: Bucket, bucket: Bucket, prefix: str, path: str, home: str) -> _Source:
     files = {info.name.removeprefix(prefix): BucketFile(bucket, info) for info in bucket.list(prefix + path)}
 
-    def take(configs: list[str], tensors: list[str]) -> tuple[str, dict[str, WeightFile]]:
-        folder, _ = kept_objects(home, {name: files[name] for name in configs}, own.check)
-        return folder, {name: files[name] for name in tensors}
+    def take(configs: list[str], tensors: list[str]) -> tuple[str, bool, dict[str, WeightFile]]:
+        folder, is_kept = kept_objects(home, {name: files[name] for name in configs}, own.check)
+        return folder, is_kept, {name: files[name] for name in tensors}
 
     return _Source(files.__contains__, take)
 
 
-def _on_hub(session: Session, hub: Hub, home: str, weights: bool) -> _Source:
+def _on_hub(session: Session, hub: Hub, home: str, weights: bool, in_use: Sequence[str]) -> _Source:
     commit, sizes = session.listing
 
-    def take(configs: list[str], tensors: list[str]) -> tuple[str, dict[str, WeightFile]]:
+    def take(configs: list[str], tensors: list[str]) -> tuple[str, bool, dict[str, WeightFile]]:
         wanted = [*configs, *(tensors if weights else [])]
         key = hashlib.sha256("\n".join(wanted).encode()).hexdigest()
 
         def fill(folder: str) -> None:
-            make_room(folder, sum(sizes[name] or 0 for name in wanted), session.model)
+            make_room(folder, sum(sizes[name] or 0 for name in wanted), session.model, in_use)
             session.fetch(wanted, folder)
 
-        folder, _ = kept_copy(home, hub_folder(hub, session.model, f"{commit}--{key[:32]}"), session.check, fill)
+        place = hub_folder(hub, session.model, f"{commit}--{key[:32]}")
+        folder, is_kept = kept_copy(home, place, session.check, fill)
         if weights:
-            return folder, {name: DiskFile(os.path.join(folder, name)) for name in tensors}
-        return folder, {name: HubFile(name, sizes[name] or 0, partial(session.read_into, name)) for name in tensors}
+            return folder, is_kept, {name: DiskFile(os.path.join(folder, name)) for name in tensors}
+        files: dict[str, WeightFile] = {
+            name: HubFile(name, sizes[name] or 0, partial(session.read_into, name)) for name in tensors
+        }
+        return folder, is_kept, files
 
     return _Source(sizes.__contains__, take, commit)
