@@ -13,6 +13,7 @@ export const driftColumns: Record<string, Column<Drift>> = {
   },
   cosine: {title: 'Cosine', cell: ([, {cosine}]) => cosine.toFixed(6), right: true},
   overlap: {title: 'Overlap', cell: ([, {overlap}]) => overlap?.toFixed(4) ?? '', right: true},
+  lost: {title: 'Unexplained', cell: ([, of]) => of.reconstruction_error?.toFixed(4) ?? '', right: true},
   worst: {title: 'Worst row', cell: ([, {worst}]) => worst.relative_error.toExponential(1), right: true},
   place: {title: 'Place', cell: ([, {worst}]) => placeText(worst)},
 };

@@ -67,9 +67,8 @@ class Reduction:
         n = len(self.layers)
         if self.encoder is None:
             return {"directions": (n, self.k, self.width)}
-        return {"encode": (n, self.encoder.padded, self.width)} | dict.fromkeys(
-            self.encoder.vectors, (n, self.encoder.padded)
-        )
+        vector: tuple[int, ...] = n, self.encoder.padded
+        return {"encode": (*vector, self.width)} | dict.fromkeys(self.encoder.vectors, vector)
 
     def weight_bytes(self, itemsize: int) -> int:
         """The bytes of its parameters. itemsize: of a value of the computation; others than `encode` are fp32."""

@@ -5,7 +5,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from ...failures import Failure
 from .weight_files import BucketFile
@@ -37,19 +37,23 @@ def kept_copy(home: str, key: str, check: Callable[[], None], fill: Callable[[st
     return folder, is_kept
 
 
-def make_room(unfinished: str, size_bytes: int, model: str) -> None:
-    """Removes the least recently used other copies until `size_bytes` fit; raises Failure when they never fit."""
+def make_room(unfinished: str, size_bytes: int, model: str, in_use: Collection[str] = ()) -> None:
+    """Removes the least recently used other copies, but none `in_use`, until `size_bytes` fit; raises Failure when they
+    never fit."""
     parent = os.path.dirname(unfinished)
-    others = [entry.path for entry in os.scandir(parent) if entry.is_dir() and entry.path != unfinished]
+    needed = {os.path.abspath(folder) for folder in (unfinished, *in_use)}
+    others = [
+        entry.path for entry in os.scandir(parent) if entry.is_dir() and os.path.abspath(entry.path) not in needed
+    ]
     others.sort(key=os.path.getmtime)
     while (free := shutil.disk_usage(parent).free) < size_bytes + _SPARE_BYTES and others:
         _remove(others.pop(0))
     if free < size_bytes:
         raise Failure(
             "infrastructure",
-            f"Failed to copy the model {model}: it needs {size_bytes / 1e9:.1f} GB, and the disk of {parent} has "
-            f"{free / 1e9:.1f} GB free; the boot disk of a TPU VM has 100 GB: upload the model to a folder gs://… and "
-            "set `model` to that address, because the weights of a bucket are not copied",
+            f"Failed to copy {model}: it needs {size_bytes / 1e9:.1f} GB, and the disk of {parent} has "
+            f"{free / 1e9:.1f} GB free; the boot disk of a TPU VM has 100 GB: upload it to a folder gs://… and name "
+            "that address in its place, because the weights of a bucket are not copied",
         )
 
 
