@@ -59,7 +59,7 @@ def problems_of(
     capture = Capture(config, (0, 1, 3), sites, mode, dtype)
     is_pool = mode in ("mean", "max")  # which numbers of things exclude
     present = [site for site in sites if capture.layers_of(site) and not (is_pool and TABLE[site].dtype == "int32")]
-    encoder = Encoder(features, "jumprelu", has_thresholds=True)
+    encoder = Encoder(features, "jumprelu", vectors=("b", "theta"))
     reductions = (Reduction("scope", "resid_post", (0, 3), config.d_model, 64, "bf16", encoder),) if features else ()
     capture = replace(capture, sites=tuple(present), reductions=reductions)
     width = ROW_TOKENS if mode == "all" else ROW_TOKENS // 8
