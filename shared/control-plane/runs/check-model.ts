@@ -5,6 +5,8 @@ import type {RunSpec} from '../../contracts/spec/spec.ts';
 import type {Objects} from '../../ports/ports.ts';
 
 const MAX_LISTED = 5000;
+/** The folder of models that the account of the control plane reads. */
+const READABLE = 'models/';
 
 /** The folder of a model in a bucket; undefined for any other model. */
 export function bucketModel(model: string): {bucket: string; folder: string} | undefined {
@@ -12,19 +14,22 @@ export function bucketModel(model: string): {bucket: string; folder: string} | u
   return bucket && folder ? {bucket, folder} : undefined;
 }
 
-/** Why no run can use this model of the bucket, or weights of a reduction there. What is elsewhere is checked by the first stream. */
+/** Why no run can use this model below models/ of the bucket, or weights of a reduction there. What is elsewhere is checked by the first stream. */
 export async function bucketModelProblem(objects: Objects, spec: RunSpec): Promise<string | undefined> {
-  const model = bucketModel(spec.model);
-  const isOwn = model?.bucket === objects.bucket;
-  const bytes = isOwn ? await objects.read(`${model.folder}/config.json`, {max_bytes: MAX_CONFIG_BYTES}) : '';
+  const readable = (address: string) => {
+    const {bucket, folder = ''} = bucketModel(address) ?? {};
+    return bucket === objects.bucket && `${folder}/`.startsWith(READABLE) ? folder : undefined;
+  };
+  const model = readable(spec.model);
+  const bytes = model ? await objects.read(`${model}/config.json`, {max_bytes: MAX_CONFIG_BYTES}) : '';
   if (bytes === undefined)
     return `there is no ${spec.model}/config.json: copy the model there, or set \`model\` to the address of a model`;
   const config = Buffer.from(bytes).toString('utf8');
-  const files = isOwn ? await filesInFolder(objects, model.folder) : undefined;
-  let problem = isOwn ? (configProblem(config, spec) ?? filesProblem(files?.names, spec.model)) : undefined;
+  const files = model ? await filesInFolder(objects, model) : undefined;
+  let problem = model ? (configProblem(config, spec) ?? filesProblem(files?.names, spec.model)) : undefined;
   for (const entry of entriesOf(spec)) {
-    const at = bucketModel(entry.weights);
-    const own = at?.bucket === objects.bucket ? await filesInFolder(objects, at.folder) : undefined;
+    const folder = readable(entry.weights);
+    const own = folder ? await filesInFolder(objects, folder) : undefined;
     problem ??= own && (await entryProblem(entry, spec, config, own));
   }
   return problem;

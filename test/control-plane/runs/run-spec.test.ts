@@ -53,6 +53,16 @@ describe('run.json', () => {
     await world.untilStoredOnce('my-run', '000', someLines(3));
   });
 
+  it('whose model is outside of models/, which the control plane cannot read, is left to the first TPU', async () => {
+    const world = new World(ONE_SLOT);
+    world.objects.put('own/m/config.json', '{"model_type": "llama", "num_hidden_layers": 24}');
+    const spec = {model: 'gs://bucket/own/m', layers: '0-99'};
+    world.objects.put('datasets/my-run/run.json', JSON.stringify(spec));
+    world.drop('my-run', 0, someLines(3));
+    await world.deliverAll();
+    assert.equal((await world.run('my-run'))?.status, 'active');
+  });
+
   it('that was mended without an event is read when the run is started', async () => {
     const world = aWorldWithSpec('{');
     await world.deliverAll();

@@ -184,24 +184,28 @@ describe('The model of a run', () => {
   const saes = (layers: number[], config: object = {}, weights = 'sae_weights.safetensors') =>
     Object.fromEntries(
       layers.flatMap(layer => [
-        [`saes/layer_${layer}/cfg.json`, JSON.stringify({d_in: 64, ...config})],
-        [`saes/layer_${layer}/${weights}`, ''],
+        [`models/saes/layer_${layer}/cfg.json`, JSON.stringify({d_in: 64, ...config})],
+        [`models/saes/layer_${layer}/${weights}`, ''],
       ]),
     );
-  const scope = {name: 'scope', weights: 'gs://bucket/saes', path: 'layer_{layer}'};
-  const probe = {name: 'probe', weights: 'gs://bucket/w/probes.safetensors'};
+  const scope = {name: 'scope', weights: 'gs://bucket/models/saes', path: 'layer_{layer}'};
+  const probe = {name: 'probe', weights: 'gs://bucket/models/w/probes.safetensors'};
   const reductions: {name: string; given: RunSpecInput; objects: Record<string, string>; says: RegExp}[] = [
     {
       name: 'SAEs of all layers, one of Gemma Scope 2 without a config, and a file of matrices',
       given: {features: [scope, {...scope, name: 'gemma', path: 'g', layers: [1]}], project: [probe]},
-      objects: {...saes([0, 1, 2]), 'saes/g/params.safetensors': '', 'w/probes.safetensors': ''},
+      objects: {
+        ...saes([0, 1, 2]),
+        'models/saes/g/params.safetensors': '',
+        'models/w/probes.safetensors': '',
+      },
       says: /^$/,
     },
     {
       name: 'absent SAEs',
       given: {features: [scope]},
       objects: saes([1]),
-      says: /^gs:\/\/bucket\/saes has no SAE at "layer_\{layer\}" for layer 0, 2, which scope asks for: correct/,
+      says: /^gs:\/\/bucket\/models\/saes has no SAE at "layer_\{layer\}" for layer 0, 2, which scope asks for: correct/,
     },
     {
       name: 'an SAE without safetensors',
@@ -231,7 +235,7 @@ describe('The model of a run', () => {
       name: 'an absent file of matrices',
       given: {project: [probe]},
       objects: {'w/other.safetensors': ''},
-      says: /^gs:\/\/bucket\/w has no safetensors file at "probes.safetensors" for layer 0, which probe/,
+      says: /^gs:\/\/bucket\/models\/w has no safetensors file at "probes.safetensors" for layer 0, which probe/,
     },
   ];
   for (const {name, given, objects, says} of reductions)
