@@ -63,6 +63,26 @@ def test_several_layers_come_in_one_batch_with_the_rows_of_each_token_together(r
         run.batches([2, 7])
 
 
+@pytest.mark.parametrize("options", ALL, ids=lambda options: "-".join(options.values()))
+def test_the_ids_of_a_batch_are_the_numbers_of_its_rows(runs, options):
+    run, _ = runs(**options)
+    for layers, more in (2, {}), ([2, 0], {"exclude_positions": [0]}), (0, {"share": (1, 3), "epochs": 2, "seed": 4}):
+        plain = {"batch_rows": 64, "buffer_rows": 200, "drop_last": False, **more}
+        given = list(run.batches(layers, **plain, with_index=True))
+        for (rows, ids), alone in zip(given, run.batches(layers, **plain), strict=True):
+            stored = [run.layer(each)[ids] for each in np.atleast_1d(layers).tolist()]
+            assert np.array_equal(rows, stored[0] if layers in (0, 2) else np.stack(stored, 1))
+            assert np.array_equal(rows, alone)
+        every = np.concatenate([ids for _, ids in given])
+        assert every.dtype == np.int64 and len(np.unique(every)) * more.get("epochs", 1) == len(every)
+        if not more:
+            assert sorted(every) == list(range(run.num_rows))
+            (first, _), rest = given[:2], run.batches(2, **plain, with_index=True)
+            assert np.array_equal(next(rest)[1], first[1])
+            resumed = run.batches(2, **plain, with_index=True, state=json.loads(json.dumps(rest.state())))
+            assert np.array_equal(next(resumed)[1], given[1][1])
+
+
 def test_each_epoch_has_its_own_order(runs):
     run, stored = runs(**ALL[0])
     one = as_rows(run.batches(0, batch_rows=50, buffer_rows=200, drop_last=False))

@@ -23,7 +23,7 @@ def load(folder, name):
 )
 def test_every_exported_row_has_its_stream_sample_position_and_token(tmp_path, file_format, dtype, tokens):
     sites, masked = ("resid_post", "mlp_out"), dtype != "int8"
-    stored = store_run(tmp_path / "run", file_format, dtype, tokens=tokens, sites=sites, masked=masked)
+    stored = store_run(tmp_path / "run", file_format, dtype, tokens=tokens, sites=sites, masked=masked, keep=True)
     run = gleaner_reader.open(stored.folder)
     out = tmp_path / "out"
     export = to_npy(run, str(out), 2, "mlp_out")
@@ -43,6 +43,12 @@ def test_every_exported_row_has_its_stream_sample_position_and_token(tmp_path, f
         assert "mask" not in export.files or load(out, "mask")[here].tolist() == mask.tolist()
     assert [("token_id" in export.files), ("mask" in export.files)] == [tokens == "all", tokens == "all" and masked]
     assert json.loads((out / "export.json").read_text())["rows"] == run.num_rows
+    lines = [json.loads(line) for line in (out / "samples.jsonl").read_text().splitlines()]
+    assert len(lines) == export.samples == len(stored.samples)
+    for line, ((stream, index), sample) in zip(lines, stored.samples.items(), strict=True):
+        here = np.arange(*line["rows"])
+        assert (line["stream"], line["sample"], line["kept"]) == (stream, index, sample["kept"])
+        assert np.array_equal(values[here], sample["activations"]["mlp_out.2"])
 
 
 def test_an_export_of_a_run_with_two_sites_needs_a_site(tmp_path):

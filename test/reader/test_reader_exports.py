@@ -154,7 +154,7 @@ def test_parts_hold_every_row_with_its_origin(tmp_path, small_steps, dtype, toke
 
 @pytest.mark.parametrize("tokens", ["all", slice(1, 9, 2), "mean", "spans"])
 def test_each_line_of_pairs_has_the_tokens_that_its_vector_knows(tmp_path, small_steps, tokenizer, tokens):
-    run = gleaner_reader.open(store_run(tmp_path / "run", tokens=tokens).folder)
+    run = gleaner_reader.open(store_run(tmp_path / "run", tokens=tokens, keep=True).folder)
     export = to_pairs(run, str(tmp_path / "out"), 2, tokenizer=tokenizer, window=3)
     found = {name: tensors_of(tmp_path / "out" / name) for name in (part_name(1 + n) for n in range(export.parts))}
     lines = [
@@ -169,7 +169,7 @@ def test_each_line_of_pairs_has_the_tokens_that_its_vector_knows(tmp_path, small
         sample = run.sample(line["stream"], line["sample"], layers=[0])
         end = len(sample.token_ids) if are_pools else line["position"] + 1
         known = sample.token_ids[0 if are_pools else max(0, end - 3) : end]
-        assert line["text"] == " ".join(f"w{each}" for each in known)
+        assert line["text"] == " ".join(f"w{each}" for each in known) and line["kept"] == sample.kept
         assert are_pools or (line["token_id"], line["token"]) == (known[-1], f"w{known[-1]}")
     if tokens == "spans":
         assert [line["span"] for line in lines[:2]] == run.sample(0, lines[0]["sample"]).span_idx.tolist()
@@ -209,6 +209,8 @@ def test_the_folder_for_dictionary_learning_gives_each_row_once_an_epoch_in_new_
     )
     assert sorted(row.tobytes() for row in rows) == sorted(row.tobytes() for row in stored.rows("resid_post.2"))
     assert not np.array_equal(rows, stored.rows("resid_post.2"))
+    parts_of = (tensors_of(os.path.join(out, f"part-{n + 1:05d}.safetensors")) for n in range(export.parts))
+    assert np.array_equal(rows, stored.rows("resid_post.2")[np.concatenate([part["row"] for part in parts_of])])
 
     class Tensor(np.ndarray):
         def to(self, device):

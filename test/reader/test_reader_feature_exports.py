@@ -33,13 +33,19 @@ def test_the_cache_of_delphi_has_every_activation_of_each_whole_context(tmp_path
     to_delphi(run, str(tmp_path / "again"), 2, context_size=4)
     assert content(tmp_path / "again") == content(tmp_path / "out")
     paths = [f"latents/layers.2/{name}.safetensors" for name in ("0_9", "10_20", "21_31")]
-    assert content(tmp_path / "out").keys() == {*paths, "latents/layers.2/config.json", "export.json"}
+    names = {*paths, "latents/layers.2/config.json", "export.json", "samples.jsonl"}
+    assert content(tmp_path / "out").keys() == names
+    lines = [json.loads(line) for line in (tmp_path / "out/samples.jsonl").read_text().splitlines()]
     expected, tokens, found = {}, [], {}
     for sample in (run.sample(stream, each.index) for stream, plan in stored.plans for each in plan.samples):
         for row in range(len(sample.token_ids) // 4 * 4):
             tokens += [sample.token_ids[row : row + 4].tolist()] * (row % 4 == 0)
             at = zip(*(sample.activations[f"{name}.2"][row].tolist() for name in ("scope_ids", "scope")), strict=True)
             expected |= {(len(tokens) - 1, row % 4, id): value for id, value in at if id >= 0}
+    for line in lines:
+        sample, (begin, end) = run.sample(line["stream"], line["sample"]), line["contexts"]
+        assert line["kept"] == sample.kept and len(sample.token_ids) // 4 == end - begin
+        assert sum(tokens[begin:end], []) == sample.token_ids[: (end - begin) * 4].tolist()
     for path, first in zip(paths, (0, 10, 21), strict=True):
         tensors = tensors_of(tmp_path / "out" / path)
         assert tensors["tokens"].tolist() == tokens and tensors["locations"].dtype == np.uint32
@@ -72,6 +78,7 @@ def test_the_json_of_a_feature_has_its_facts_and_the_value_of_each_token(tmp_pat
         values = np.where(sample.activations["scope_ids.2"] == 7, sample.activations["scope.2"].astype(float), 0).max(1)
         assert example["token_ids"] == sample.token_ids[here].tolist()
         assert example["values"] == values[here].tolist() and values[p] == score and example["position"] == p
+        assert (example["score"], example["kept"]) == (score, sample.kept)
     chosen = ["--to", "features", "--layer", "2", "--ids", "7", "--output", str(tmp_path / "cli")]
     monkeypatch.setattr("sys.argv", ["export", run.url, *chosen])
     assert export_main() == 0 and json.loads(capsys.readouterr().out)["features"] == 1

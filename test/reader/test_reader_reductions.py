@@ -190,8 +190,11 @@ def test_the_top_rows_are_those_of_a_full_sort_also_after_interruptions(tmp_path
             patched.setattr(run.shards[shard], "rows", interrupt)
             run.top(2, direction, n, **options, state=state)
         assert bool(state.get("rows")) == bool(shard)
-        top = run.top(2, direction, n, **options, state=json.loads(json.dumps(state)))
+        done = [state.get("rows", 0)]
+        more = {"state": json.loads(json.dumps(state)), "progress": lambda rows, total, done=done: done.append(rows)}
+        top = run.top(2, direction, n, **options, **more)
         assert top.rows.tolist() == expected and top.scores.tolist() == scores[expected].tolist()
+        assert top.origins == run.rows(expected) and done == sorted(set(done)) and done[-1] == run.num_rows
 
 
 def test_the_memory_of_top_does_not_grow_with_the_run(tmp_path, monkeypatch):
@@ -217,21 +220,44 @@ def test_features_equal_those_of_the_stored_values(tmp_path, monkeypatch, form, 
     run = gleaner_reader.open(stored.folder)
     ids, values = (stored.of(stored.values[name], 2) for name in ("scope_ids", "scope"))
     streams = np.concatenate([np.full(plan.rows, stream) for stream, plan in stored.plans])
-    found = run.features(2, range(32), n=6)
+    found, scores_of = run.features(2, range(32), n=6), {}
     assert run.outputs == OUTPUTS["features"] and run.sites == ("scope_ids", "scope_active", "scope")
     for number, feature in found.items():
         rows, columns = np.nonzero(ids == number)
-        scores = np.zeros(run.num_rows)
+        scores = scores_of[number] = np.zeros(run.num_rows)
         scores[rows] = of_rows = values[rows, columns].astype(np.float32)
         assert (feature.active, feature.density) == (len(rows), len(rows) / run.num_rows)
         assert feature.by_stream == {stream: int((streams[rows] == stream).sum()) for stream in (0, 7)}
+        shares = {stream: count / (streams == stream).sum() for stream, count in feature.by_stream.items()}
+        assert feature.density_by_stream == shares
         assert feature.max == of_rows.max() and feature.at_least
         bins = np.clip(np.floor(2 * np.log2(of_rows)) + 32, 0, 63).astype(int)
         assert feature.histogram.tolist() == np.bincount(bins, minlength=64).tolist()
         top = [row for row in by_full_sort(scores, stored, 6, 1) if scores[row]]
         assert feature.top.rows.tolist() == top and feature.top.scores.tolist() == scores[top].tolist()
     assert str(run.feature(2, 5, n=6)) == str(found[5])
+    tokenizer = Tokenizer(WordLevel({f"w{number}": number for number in range(1000)}, "w0"))
+    top = run.top(2, np.int64(5), 9, site="scope", per_sample=2, context=3, tokenizer=tokenizer)
+    assert top.origins == run.rows(top.rows, context=3, tokenizer=tokenizer) and top.origins[0].token[0] == "w"
+    assert top.rows.tolist() == [row for row in by_full_sort(scores_of[5], stored, 9, 2) if scores_of[5][row]]
     assert not gleaner_reader.open(store_reductions(tmp_path / "b", cut=0).folder).feature(2, 5).at_least
+
+
+def test_features_go_on_from_the_state_of_an_interrupted_call(tmp_path, monkeypatch):
+    monkeypatch.setattr("gleaner_reader.run.pieces._ROWS_AT_ONCE", 31)
+    run, ids = gleaner_reader.open(store_reductions(tmp_path, ("features",)).folder), [5, 0, 31]
+    whole, seen = run.features(2, ids, n=3), []
+    for stop in (1, 4):
+        state: dict = {}
+        with pytest.raises(KeyboardInterrupt):
+            run.features(2, ids, n=3, state=state, progress=lambda done, _, n=stop: done < 31 * n or interrupt())
+        state = json.loads(json.dumps(state))
+        with pytest.raises(ValueError, match="the state is of another question"):
+            run.features(2, ids, n=4, state=dict(state))
+        again = run.features(2, ids, n=3, state=state, progress=lambda done, _: seen.append(done))
+        assert str(again) == str(whole) and again[31].histogram.tolist() == whole[31].histogram.tolist()
+        assert seen.pop(0) > 31 * stop and seen[-1] == run.num_rows
+        seen.clear()
 
 
 def sums_of(stored, layer, of=lambda stream, sample: True):

@@ -15,6 +15,7 @@ import numpy as np
 from ..format.convert import to_float16
 from ..run.pieces import columns_of
 from .parts import write_safetensors
+from .samples import write_samples
 from .unfinished import Unfinished, settings_of
 
 if TYPE_CHECKING:
@@ -52,8 +53,9 @@ def to_delphi(
     """Writes features as a cache of delphi: pass `out_dir/latents` as the raw_dir of its LatentDataset.
 
     Memory holds one of its files, a fifth of the features. Samples are cut into contexts of `context_size` tokens, a
-    multiple of delphi's `example_ctx_len`, and the rest of a sample is left out. name: of the features in the spec;
-    needed if the run has several. The rest is as in `to_npy`; ValueError also where a token has no row.
+    multiple of delphi's `example_ctx_len`, and the rest of a sample is left out; `samples.jsonl` has the `contexts` of
+    each. name: of the features in the spec; needed if the run has several. The rest is as in `to_npy`; ValueError also
+    where a token has no row.
 
     >>> to_delphi(run, "delphi", layer=12, context_size=64).contexts  # doctest: +SKIP
     31250
@@ -106,6 +108,7 @@ def to_delphi(
     config |= {"n_tokens": tokens.size, "model_name": str((run.model or {}).get("name", ""))}
     with open(os.path.join(module, "config.json"), "w", encoding="utf-8") as file:
         json.dump(config, file)
+    write_samples(run, unfinished, context_size)
     sizes = tokens.size, len(tokens), run.num_rows - tokens.size, done["dropped"]
     export = FeaturesExport(run.url, name, layer, output["d_sae"], *sizes)
     unfinished.finish(asdict(export))
@@ -125,9 +128,10 @@ def to_feature_json(
 ) -> FeaturesExport:
     """Writes `ID.json` for each feature: its facts as `Run.features` has them, and `examples`.
 
-    An example is one of the 20 strongest rows, and up to 12 rows of its sample before and after: its origin, `tokens`,
-    or `token_ids` without a tokenizer, and the `values` of the feature there, 0 where it is not stored. ids: None for
-    all features. tokenizer: as `Run.rows` takes it. The rest is as in `to_delphi`.
+    An example is one of the 20 strongest rows, and up to 12 rows of its sample before and after: its `score`, origin
+    and kept fields, `tokens`, or `token_ids` without a tokenizer, and the `values` of the feature there, 0 where it is
+    not stored. ids: None for all features. tokenizer: as `Run.rows` takes it. progress: called with rows that are read
+    and all of them, once for each 256 features. The rest is as in `to_delphi`.
 
     >>> to_feature_json(run, "features", 12, ids=[3, 5]).features  # doctest: +SKIP
     2
@@ -136,8 +140,11 @@ def to_feature_json(
     ids = list(range(run.outputs[name]["d_sae"]) if ids is None else ids)
     settings = settings_of(run, "features", name=name, layer=layer, ids=ids)
     unfinished = Unfinished(out_dir, settings, 0)
+    total = run.num_rows * -(-len(ids) // _FEATURES_AT_ONCE)
     for begin in range(unfinished.done.get("features", 0), len(ids), _FEATURES_AT_ONCE):
-        features = run.features(layer, ids[begin : begin + _FEATURES_AT_ONCE], name=name, n=_EXAMPLES).values()
+        read = begin // _FEATURES_AT_ONCE * run.num_rows
+        options = {"name": name, "n": _EXAMPLES, "progress": lambda done, _, read=read: progress(read + done, total)}
+        features = run.features(layer, ids[begin : begin + _FEATURES_AT_ONCE], **options).values()
         tops = np.concatenate([feature.top.rows for feature in features])
         near = np.unique(np.clip(tops[:, None] + np.arange(-_AROUND, _AROUND + 1), 0, run.num_rows - 1))
         found, values = run.layer(layer, f"{name}_ids")[near], run.layer(layer, name, dtype="float32")[near]
@@ -145,20 +152,20 @@ def to_feature_json(
         samples = [(row.stream, row.sample) for row in rows]
         for feature in features:
             examples = []
-            for top in feature.top.rows.tolist():
+            for top, score in zip(feature.top.rows.tolist(), feature.top.scores.tolist(), strict=True):
                 first, at, after = np.searchsorted(near, (top - _AROUND, top, top + _AROUND + 1)).tolist()
-                origin = {key: getattr(rows[at], key) for key in ("stream", "sample", "position")}
+                origin = {key: getattr(rows[at], key) for key in ("stream", "sample", "position", "kept")}
                 here = [i for i in range(first, after) if samples[i] == samples[at]]
                 tokens = [rows[i].token if tokenizer else rows[i].token_id for i in here]
                 strengths = np.where(found[here] == feature.id, values[here], 0).max(1).tolist()
-                examples.append(origin | {"tokens" if tokenizer else "token_ids": tokens, "values": strengths})
+                examples.append(
+                    origin | {"score": score, "tokens" if tokenizer else "token_ids": tokens, "values": strengths}
+                )
             facts = vars(feature) | {"histogram": feature.histogram.tolist(), "examples": examples}
             del facts["top"]
             with open(unfinished.path(f"{feature.id}.json"), "w", encoding="utf-8") as file:
                 json.dump(facts, file, ensure_ascii=False)
-        done = min(begin + _FEATURES_AT_ONCE, len(ids))
-        unfinished.keep(features=done)
-        progress(done, len(ids))
+        unfinished.keep(features=min(begin + _FEATURES_AT_ONCE, len(ids)))
     export = FeaturesExport(run.url, name, layer, len(ids), run.num_rows)
     unfinished.finish(asdict(export))
     return export

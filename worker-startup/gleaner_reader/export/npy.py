@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..run.pieces import as_float, columns_of, pieces, site_of
+from .samples import SAMPLES, write_samples
 from .unfinished import Unfinished, bytes_of, settings_of
 
 if TYPE_CHECKING:
@@ -44,8 +45,9 @@ def to_npy(
 
     `activations.npy` is [rows, width], in the order of storage. `stream.npy`, `sample_idx.npy`, `position.npy` and
     `token_id.npy` are int64 [rows]; the last two are absent where rows are pools of tokens. A run with one row for each
-    span has `span_idx.npy` too, and a run with a mask `mask.npy`. An export that was interrupted leaves
-    `out_dir.unfinished`, and the same call goes on there.
+    span has `span_idx.npy` too, and a run with a mask `mask.npy`. `samples.jsonl` has a line for each sample: `stream`,
+    `sample`, its `rows` from begin to end, and `kept`, the fields that the run keeps. An export that was interrupted
+    leaves `out_dir.unfinished`, and the same call goes on there.
 
     Args:
         run: an open run.
@@ -71,7 +73,8 @@ def to_npy(
     unfinished = Unfinished(out_dir, settings_of(run, "numpy", site=site, layer=layer, dtype=dtype), size_bytes)
     names = ["activations", *columns]
     _write(run, unfinished, layer, site, dtype, progress)
-    files = {name: f"{name}.npy" for name in names}
+    write_samples(run, unfinished)
+    files = {name: f"{name}.npy" for name in names} | {"samples": SAMPLES}
     export = NpyExport(run.url, site, layer, dtype, run.num_rows, run.widths[site], run.num_samples, files)
     unfinished.finish(asdict(export))
     return export

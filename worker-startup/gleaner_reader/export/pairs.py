@@ -41,8 +41,8 @@ def to_pairs(
     `part-00001.safetensors` has `activations` [rows, d_model], and line N of `part-00001.jsonl` is of row N: `text`,
     `token`, `token_id`, `position`, `stream`, `sample` and `vector`, which has the `file` and the `row`. The text is
     that of the last `window` tokens up to the token of the row, which are what the vector knows; for a pool of tokens,
-    which has no token and no position, it is the whole sample. A run with one row for each span has `span` too, and a
-    run with a mask `mask`.
+    which has no token and no position, it is the whole sample. A run with one row for each span has `span` too, a run
+    with a mask `mask`, and a run that keeps fields `kept`.
 
     Args:
         tokenizer: that of the run's model, as `tokenizer_of` returns it.
@@ -54,7 +54,7 @@ def to_pairs(
 
     >>> export = to_pairs(run, "pairs", layer=12, tokenizer=tokenizer_of(run, "my-model"))
     >>> sorted(json.loads(open("pairs/part-00001.jsonl").readline()))
-    ['position', 'sample', 'stream', 'text', 'token', 'token_id', 'vector']
+    ['kept', 'position', 'sample', 'stream', 'text', 'token', 'token_id', 'vector']
     """
     site = check_parts(run, layer, site, dtype)
     if window < 1:
@@ -212,5 +212,7 @@ def _lines(piece: Piece, tokenizer: "Tokenizer", window: int) -> Iterator[dict]:
     names = {"token_id": "token_id", "position": "position", "stream": "stream", "sample_idx": "sample"}
     names |= {"span_idx": "span", "mask": "mask"}
     facts |= {names[name]: piece.columns[name].tolist() for name in names if name in piece.columns}
+    if index.kept:
+        facts["kept"] = [index.kept[sample] for sample in samples.tolist()]
     for values in zip(*facts.values(), strict=True):
         yield dict(zip(facts, values, strict=True))

@@ -11,6 +11,7 @@ import numpy as np
 from ..format.convert import Rows
 from ..run.pieces import as_float, columns_of, pieces, site_of
 from .npy import NpyExport
+from .samples import SAMPLES, write_samples
 from .unfinished import Unfinished, bytes_of, settings_of
 
 if TYPE_CHECKING:
@@ -71,24 +72,26 @@ def to_shuffled_safetensors(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> PartsExport:
-    """`to_safetensors` in the order of one epoch of `run.batches(layer, seed=seed)`. A part has `activations` alone.
+    """`to_safetensors` in the order of one epoch of `run.batches(layer, seed=seed)`.
+
+    A part has `activations`, and int64 `row`: which row of the run each is, as `samples.jsonl` and `run.rows` count.
 
     >>> to_shuffled_safetensors(run, "shuffled", layer=12, seed=1).seed
     1
     """
     site = check_parts(run, layer, site, dtype)
     settings = settings_of(run, "shuffled", site=site, layer=layer, dtype=dtype, seed=seed)
-    unfinished = Unfinished(out_dir, settings, bytes_of(run, dtype, site))
+    unfinished = Unfinished(out_dir, settings, bytes_of(run, dtype, site, columns=1))
     rows_at_once = max(1, _BATCH_BYTES // (max(run.widths[site], 1) * 4))
     options = {"batch_rows": rows_at_once, "seed": seed, "drop_last": False}
 
     def tensors() -> Iterator[tuple[dict[str, np.ndarray], dict]]:
         rows = unfinished.done.get("rows", 0)
         with run.batches(layer, site, state=unfinished.done.get("state"), **options) as batches:
-            for stored in iter(batches.next_rows, None):  # until next_rows raises StopIteration
-                rows += len(stored.stored)
+            for stored, numbers in iter(batches.next_rows, None):  # until next_rows raises StopIteration
+                rows += len(numbers)
                 values = as_dtype(stored, dtype, f"{site}.{layer}")
-                yield {"activations": values}, {"rows": rows, "state": batches.state()}
+                yield {"activations": values, "row": numbers}, {"rows": rows, "state": batches.state()}
 
     return export_parts(run, unfinished, tensors(), plan_export(run, site, layer, dtype, seed), progress)
 
@@ -101,7 +104,7 @@ def plan_export(
     run: "Run", site: str, layer: int, dtype: str, seed: int | None = None, **more_files: str
 ) -> PartsExport:
     """The export of a layer before its first part. more_files: the patterns of files beside the parts."""
-    files = {"rows": "part-*.safetensors"} | more_files
+    files = {"rows": "part-*.safetensors", "samples": SAMPLES} | more_files
     sizes = run.num_rows, run.widths[site], run.num_samples
     return PartsExport(run.url, site, layer, dtype, *sizes, files, 0, seed)
 
@@ -138,6 +141,7 @@ def export_parts(
         progress(after["rows"], run.num_rows)
     if waiting:
         write()
+    write_samples(run, unfinished)
     export = replace(planned, parts=parts)
     unfinished.finish(asdict(export))
     return export

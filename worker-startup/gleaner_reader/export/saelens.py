@@ -11,6 +11,7 @@ import numpy as np
 
 from ..run.pieces import as_float, columns_of, pieces, site_of
 from .arrow import ArrowFolder, import_datasets
+from .samples import write_samples
 from .unfinished import Unfinished, bytes_of, settings_of
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def to_saelens(
 
     Rows follow each other in the order of storage, sample after sample, in contexts of `context_size`. A context may
     mix samples: SAELens shuffles rows, and each row was computed within its own sample. Without stored token ids the
-    export has no column of them.
+    export has no column of them. `samples.jsonl` is that of `to_npy`: context c has the rows from c * context_size.
 
     Args:
         context_size: rows of a context.
@@ -105,6 +106,7 @@ def to_saelens(
             writer.end_file()
         progress(end, run.num_rows)
     contexts = writer.finish(settings)
+    write_samples(run, unfinished)
     full = contexts * context_size
     export = SaelensExport(out_dir, hook, context_size, run.widths[site], contexts, full, run.num_rows - full)
     unfinished.finish(asdict(export))

@@ -15,6 +15,7 @@ from ..format.convert import Rows
 from ..format.index import Index
 from .arrow import ArrowFolder, import_datasets
 from .parts import write_safetensors
+from .samples import write_samples
 from .unfinished import Unfinished, bytes_of, settings_of
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def to_speculators(
     """Writes every sample of the run as the folder that the `--data-path` of speculators names.
 
     Values are bf16 if the run stores bf16, otherwise float32. The tokens that the `mask` of the run marks are in the
-    loss, or all tokens of a run without a mask. An export that was interrupted leaves `out_dir.unfinished`, and the
-    same call goes on there.
+    loss, or all tokens of a run without a mask. Line N of `samples.jsonl`, as `to_npy` writes it, is of `hs_N`. An
+    export that was interrupted leaves `out_dir.unfinished`, and the same call goes on there.
 
     Args:
         run: an open run.
@@ -96,6 +97,7 @@ def to_speculators(
         progress(sample.end, run.num_rows)
     dataset.write({}, 0)
     samples = dataset.finish(settings)
+    write_samples(run, unfinished)
     export = SpeculatorsExport(out_dir, ids[:-1], ids[-1], dtype, run.widths[stored[0]], samples, run.num_rows)
     unfinished.finish(asdict(export))
     return export

@@ -33,19 +33,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Top:
-    """Rows of a run (int64) and their scores (fp32): the highest score first, of equal scores the lower row."""
+    """Rows of a run (int64), scores (fp32) and origins: the highest score first, of equal scores the lower row."""
 
     rows: np.ndarray
     scores: np.ndarray
+    origins: list[Row]
 
 
 @dataclass(frozen=True)
 class Feature:
     """What a run has of one feature; `Run.features` reads it.
 
-    active: the rows in which it is active, also by_stream; density: their share. at_least: the run cut features off
-    some rows, so all three may be too small. histogram: int64 [64], of values by half octaves from 2^-16 to 2^16; the
-    first and the last have all beyond. top: at most one row of a sample.
+    active: the rows in which it is active; density: their share; both also by stream. at_least: the run cut features
+    off some rows, so all of these may be too small. histogram: int64 [64], of values by half octaves from 2^-16 to
+    2^16; the first and the last have all beyond.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Feature:
     at_least: bool
     max: float
     by_stream: dict[int, int]
+    density_by_stream: dict[int, float]
     histogram: np.ndarray
     top: Top
 

@@ -3,8 +3,8 @@
 import hashlib
 import json
 import re
-from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -83,22 +83,36 @@ class Questions(Shards[Shard]):
     def top(
         self,
         layer: int,
-        what: np.ndarray | tuple[str, int],
+        what: np.ndarray | int | tuple[str, int],
         n: int = 50,
         *,
         site: str | None = None,
         per_sample: int = 1,
+        context: int = 16,
+        tokenizer: "Tokenizer | None" = None,
         state: dict | None = None,
+        progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> Top:
-        """The n rows with the highest scores; scores that are not finite are left out.
+        """The n rows with the highest scores, and their texts; scores that are not finite are left out.
 
-        what: a direction [width] for dot products in fp32, or ("probe", 0): a column of a stored projection. site: of a
-        direction; needed if the run has several. per_sample: the most rows of one sample. state: a dict, filled while
-        rows are read, and plain JSON; an equal call goes on from it. Raises ValueError where one does not fit the run.
+        Args:
+            what: a direction [width] for dot products in fp32, ("probe", 0) for a column of a stored projection, or the
+                number of a stored feature.
+            site: of a direction, or the name of the features; needed if the run has several.
+            per_sample: the most rows of one sample.
+            context, tokenizer: as `rows` takes them.
+            state: a dict, filled while rows are read, and plain JSON; an equal call goes on from it.
+            progress: called with the number of rows that are read, and of all.
+
+        Raises ValueError where one does not fit the run.
 
         >>> top = run.top(12, np.ones(8), n=3)
-        >>> texts = [row.sample for row in run.rows(top.rows)]
+        >>> [row.stream for row in top.origins], top.scores.shape
+        ([0, 0, 7], (3,))
         """
+        if isinstance(what, int | np.integer):
+            options = {"per_sample": per_sample, "context": context, "tokenizer": tokenizer}
+            return self.feature(layer, int(what), name=site, n=n, state=state, progress=progress, **options).top
         site, column = what if isinstance(what, tuple) else (site, None)
         self._check(layer, site)
         site = self.first.site(site)
@@ -106,49 +120,83 @@ class Questions(Shards[Shard]):
         if not (weights.shape == (width,) and np.isfinite(weights).all() if column is None else 0 <= column < width):
             asked = f"of {weights.shape}" if column is None else f"column {column}"
             raise ValueError(f"what is {asked}; {site} has {width} columns, and a direction as many finite numbers")
-        question = json.dumps([site, layer, column, n, per_sample, [shard.size_bytes for shard in self.shards]])
-        of = hashlib.sha256(question.encode() + weights.tobytes()).hexdigest()
-        state = {} if state is None else state
-        if state.setdefault("of", of) != of:
-            raise ValueError("Failed to resume: the state is of another question or of other shards; use state={}")
-        found = best(np.array([tuple(each) for each in state.get("best", [])], FOUND), n, per_sample)
-        for piece in ahead(pieces(self, site, layer, state.get("rows", 0))):
+        state = self._resumed(state, site, layer, column, n, per_sample, weights.tolist())
+        found = best(_found(state), n, per_sample)
+        for piece in ahead(pieces(self, site, layer, state["rows"])):
             values = piece.rows.to_float32()
             scores = values @ weights if column is None else values[:, column]
             (rows,) = np.nonzero(scores > (found["score"][-1] if len(found) == n else -np.inf))
             found = best(found, n, per_sample, (piece, rows, scores[rows], 0))
             state |= {"rows": piece.end, "best": found.tolist()}
-        return Top(found["row"], found["score"])
+            progress(piece.end, self.num_rows)
+        return Top(found["row"], found["score"], self.rows(found["row"], context=context, tokenizer=tokenizer))
 
-    def feature(self, layer: int, id: int, *, name: str | None = None, n: int = 20) -> Feature:
+    def feature(self, layer: int, id: int, **options) -> Feature:
         """One feature, as `features` reads many."""
-        return self.features(layer, [id], name=name, n=n)[id]
+        return self.features(layer, [id], **options)[id]
 
-    def features(self, layer: int, ids: Sequence[int], *, name: str | None = None, n: int = 20) -> dict[int, Feature]:
-        """Where features of a sparse autoencoder are active, by their ids. n: the most rows in `top` of each.
+    def features(
+        self,
+        layer: int,
+        ids: Sequence[int],
+        *,
+        name: str | None = None,
+        n: int = 20,
+        per_sample: int = 1,
+        context: int = 16,
+        tokenizer: "Tokenizer | None" = None,
+        state: dict | None = None,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> dict[int, Feature]:
+        """Where features of a sparse autoencoder are active, by their ids, and the n strongest rows of each.
 
-        name: as in the spec; needed if there are several. Raises ValueError for a layer, name or id that the run lacks.
+        name: as in the spec; needed if there are several. The other options are those of `top`. Raises ValueError for a
+        layer, name or id that the run lacks.
 
         >>> run.features(12, [3, 5], n=10)[5].density  # doctest: +SKIP
         0.0125
         """
         name, wanted = self.features_name(layer, name), np.unique(np.asarray(ids, np.int64))
-        count, found = len(wanted), best(np.empty(0, FOUND), n, 1)
-        histogram = np.zeros((count, len(HISTOGRAM_EDGES) - 1), np.int64)
-        by_stream = {shard.stream: np.zeros(count, np.int64) for shard in self.shards}
-        for piece, rows, each, values in self.active(layer, name, wanted):
+        count, begun = len(wanted), self._resumed(state, name, layer, wanted.tolist(), n, per_sample)
+        found, nothing = best(_found(begun), n, per_sample), np.zeros((count, len(HISTOGRAM_EDGES) - 1), np.int64)
+        histogram = np.array(begun.get("histogram", nothing), np.int64)
+        zeros, active = np.zeros(count, np.int64), begun.get("by_stream", {})
+        by_stream = {each.stream: np.array(active.get(str(each.stream), zeros), np.int64) for each in self.shards}
+        for piece, rows, each, values in self.active(layer, name, wanted, begun["rows"]):
             groups = np.searchsorted(wanted, each)
             by_stream[int(piece.columns["stream"][0])] += np.bincount(groups, minlength=count)
             histogram += np.histogram2d(groups, values, (np.arange(count + 1), HISTOGRAM_EDGES))[0].astype(np.int64)
-            found = best(found, n, 1, (piece, rows, values, groups))
+            found = best(found, n, per_sample, (piece, rows, values, groups))
+            if state is not None:
+                counts = {str(stream): each.tolist() for stream, each in by_stream.items()}
+                state |= {
+                    "rows": piece.end,
+                    "best": found.tolist(),
+                    "histogram": histogram.tolist(),
+                    "by_stream": counts,
+                }
+            progress(piece.end, self.num_rows)
         stats = [shard.stats.get(f"{name}.{layer}") for shard in self.shards]
         is_cut, result = any(isinstance(each, dict) and each.get("cut") for each in stats), {}
+        origins = self.rows(found["row"], context=context, tokenizer=tokenizer)
+        rows_of = {stream: max(sum(s.num_rows for s in self.shards if s.stream == stream), 1) for stream in by_stream}
         for place, id in enumerate(wanted.tolist()):
             counts = {stream: int(each[place]) for stream, each in by_stream.items()}
-            active, top = sum(counts.values()), found[found["group"] == place]
-            facts = active, active / max(self.num_rows, 1), is_cut, float(top["score"].max(initial=0)), counts
-            result[id] = Feature(name, layer, id, *facts, histogram[place], Top(top["row"], top["score"]))
+            densities = {stream: each / rows_of[stream] for stream, each in counts.items()}
+            active, here = sum(counts.values()), np.flatnonzero(found["group"] == place)
+            top = Top(found["row"][here], found["score"][here], [origins[row] for row in here.tolist()])
+            facts = active, active / max(self.num_rows, 1), is_cut, float(top.scores.max(initial=0))
+            result[id] = Feature(name, layer, id, *facts, counts, densities, histogram[place], top)
         return result
+
+    def _resumed(self, state: dict | None, *question: Any) -> dict:
+        """The state, or a new one, of a question. Raises ValueError for the state of another question."""
+        asked = json.dumps([*question, [shard.size_bytes for shard in self.shards]])
+        of, state = hashlib.sha256(asked.encode()).hexdigest(), {} if state is None else state
+        if state.setdefault("of", of) != of:
+            raise ValueError("Failed to resume: the state is of another question or of other shards; use state={}")
+        state.setdefault("rows", 0)
+        return state
 
     def active(
         self, layer: int, name: str, ids: np.ndarray | None = None, begin: int = 0
@@ -235,6 +283,10 @@ class Questions(Shards[Shard]):
         if wrong := [name for name in fields if name not in known]:
             kept = ", ".join(list(known)[:20]) or "none: `keep` of a spec names them"
             raise ValueError(f"there is no field {wrong[0]!r} in {self.url}; it keeps {kept}")
+
+
+def _found(state: dict) -> np.ndarray:
+    return np.array([tuple(each) for each in state.get("best", [])], FOUND)
 
 
 def _typed(values: list) -> np.ndarray:

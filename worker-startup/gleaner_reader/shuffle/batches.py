@@ -45,6 +45,7 @@ class Batches:
         max_norm_multiple: leave out rows whose L2 norm is more than this many times the median norm of their group.
         as_: the kind of array: "numpy", "torch" or "jax".
         dtype: "float32", "float16" or "bfloat16"; None for the stored type, with int8 as float32.
+        with_index: whether a batch is (rows, ids): int64 [batch_rows], the number of each row, as `Run.rows` takes it.
         share: (number, of) for process `number` of several that divide the rows. A worker of torch's DataLoader takes
             its share by itself.
         state: a result of state(), where the iteration resumes.
@@ -83,6 +84,7 @@ class Batches:
         masked: bool = False,
         as_: str = "numpy",
         dtype: str | None = None,
+        with_index: bool = False,
         share: tuple[int, int] | None = None,
         state: dict | None = None,
     ):
@@ -98,7 +100,7 @@ class Batches:
         self._shuffle = Shuffle(run, site, layers, seed, batch_rows, batch_rows, chosen)
         self._asked_first_rows = _first_rows_of(state)
         self._batch_rows, self._epochs, self._drop_last = batch_rows, epochs, drop_last
-        self._as, self._dtype = as_, dtype
+        self._as, self._dtype, self._with_index = as_, dtype, with_index
         self._counters = new_counters()
         self._enter_process()
         self._first_epoch, self._epoch, self._group, self._row = self._parse(state) if state else (0, 0, 0, 0)
@@ -135,18 +137,20 @@ class Batches:
         return self
 
     def __next__(self):
-        return finish(self.next_rows(), self._as, self._dtype)
+        rows, ids = self.next_rows()
+        values = finish(rows, self._as, self._dtype)
+        return (values, ids) if self._with_index else values
 
-    def next_rows(self) -> Rows:
-        """The next batch as it is stored. Raises StopIteration."""
+    def next_rows(self) -> tuple[Rows, np.ndarray]:
+        """The next batch as it is stored, and the numbers of its rows. Raises StopIteration."""
         self._follow_process()
         self._has_begun = True
         while self._epochs is None or self._epoch < self._first_epoch + self._epochs:
             parts, missing = [], self._batch_rows
             while missing and (group := self._load()):
                 parts.append(group.take(self._row, self._row + missing))
-                missing -= len(parts[-1].stored)
-                self._row += len(parts[-1].stored)
+                missing -= len(parts[-1][1])
+                self._row += len(parts[-1][1])
                 if self._row >= len(group.order):
                     self._group, self._row = self._group + 1, 0
             if parts and missing < self._batch_rows and (not missing or not self._drop_last):
@@ -313,9 +317,9 @@ def _restore(state: dict) -> Batches:
     return batches
 
 
-def _join(parts: list[Rows]) -> Rows:
+def _join(parts: list[tuple[Rows, np.ndarray]]) -> tuple[Rows, np.ndarray]:
     if len(parts) == 1:
         return parts[0]
-    scales = [part.scale for part in parts if part.scale is not None]
-    scale = np.concatenate(scales) if scales else None
-    return Rows(np.concatenate([part.stored for part in parts]), scale)
+    scales = [rows.scale for rows, _ in parts if rows.scale is not None]
+    stored, scale = np.concatenate([rows.stored for rows, _ in parts]), np.concatenate(scales) if scales else None
+    return Rows(stored, scale), np.concatenate([ids for _, ids in parts])
