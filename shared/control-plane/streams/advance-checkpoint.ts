@@ -23,7 +23,7 @@ import {readShards} from './stored-shards.ts';
 
 type Named = {run: string; stream: string};
 
-const SUMMARIES = ['metadata.json', 'rejects.jsonl'];
+const SUMMARIES = ['metadata.json', 'rejects.jsonl', 'samples.json'];
 
 /** Most concurrent uploads of one stream; see the extractor's pipeline. Their events arrive in any order. */
 const MOST_AHEAD = 8;

@@ -98,7 +98,7 @@ def test_stored_rejects_with_other_content_are_refused(storage, extract):
     storage.put(BUCKET, "activations/my-run/tpu_7/rejects.jsonl", b"{}\n")
     with pytest.raises(Failure, match="tpu_7/rejects.jsonl exists with content that differs"):
         extract(stream)
-    assert set(outputs(storage)) == {"rejects.jsonl"}
+    assert set(outputs(storage)) == {"rejects.jsonl", "samples.json"}
 
 
 def changed(storage, name, change):

@@ -72,7 +72,16 @@ def test_every_sample_is_stored_once_with_its_own_activations(storage, tmp_path,
     stored = outputs(storage)
     shards = sorted(name for name in stored if name.startswith("shard_"))
     assert len(shards) > 2
-    assert set(stored) == {*shards, "metadata.json"} | ({"rejects.jsonl"} if len(samples) < 60 else set())
+    assert set(stored) == {*shards, "metadata.json", "samples.json"} | (
+        {"rejects.jsonl"} if len(samples) < 60 else set()
+    )
+    for shown, (index, sample) in zip(json.loads(stored["samples.json"])["samples"], samples.items(), strict=False):
+        assert "".join(shown["tokens"]) == settings_of(model).decode(sample.token_ids.tolist())
+        of_pools = None if sample.pools is None else [at for pool in sample.pools for at in range(*pool)]
+        rows = of_pools if sample.positions is None else sorted(sample.positions.tolist())
+        rows = rows and [at for at in rows if of_pools is None or at in of_pools]
+        assert (shown["sample"], shown["line"]) == (index, index + 1)
+        assert shown["rows"] == (rows if rows is None or len(rows) < len(sample.token_ids) else None)
     found = read_stream(stored, spec["format"])
     assert list(found) == list(samples) and len(samples) > 40
     progress = control.progress()

@@ -22,6 +22,7 @@ from ..records.samples.samples import Documents, make_samples, read_documents
 from ..shards.answers import StoredAnswers
 from ..shards.encode import encode_shard, moment_tensors
 from ..shards.existing_shards import ExistingShards
+from ..shards.first_samples import FirstSamples
 from ..shards.partial import Partials
 from ..shards.plan import Capacity, ShardPlan, plan_shards
 from ..shards.rejects import RejectsFile
@@ -108,9 +109,10 @@ class _Extraction:
         self._pipeline, self._bucket = Pipeline(state.check_lease), bucket
         self._existing = ExistingShards(work, model, bucket)
         self._partials = Partials(work, model, bucket, folder)
-        self._rejects = RejectsFile(folder)
+        self._rejects, self._first = RejectsFile(folder), FirstSamples()
         uploads = bucket.checked(self._pipeline.check)  # an upload ends when a stage has failed
-        self._uploader = Uploader(work, model, uploads, state, self._existing, self._rejects, self._streams)
+        about = self._rejects, lambda: self._first.content(settings)
+        self._uploader = Uploader(work, model, uploads, state, self._existing, *about, self._streams)
         self._pooled = work.spec.selection.is_pool
         self._window = window_limits(work.spec, model.capture)
         self._open: dict[int, ShardBuffer] = {}  # by shard number, from the first row to the last
@@ -179,7 +181,7 @@ class _Extraction:
         """Plans the shards and the rows of their samples."""
         work, model = self._work, self._model
         capacity = Capacity(work.spec.shard_size_bytes, model.row_bytes, self._pooled, model.capture.sample_bytes)
-        plans = plan_shards(self._rejects.note(self._samples(batches)), capacity)
+        plans = plan_shards(self._rejects.note(self._first.note(self._samples(batches))), capacity)
         yield from plan_windows(plans, self._window, model.row_limits, self._pooled)
 
     def _answer(self, prompts: list[np.ndarray]) -> list[np.ndarray]:

@@ -8,7 +8,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import BinaryIO
@@ -21,6 +22,7 @@ from ..model.model import Model
 from ..names import shard_name
 from ..shards.encode import CONTENT_TYPES
 from ..shards.existing_shards import ExistingShards
+from ..shards.first_samples import SAMPLES
 from ..shards.plan import ShardPlan
 from ..shards.rejects import RejectsFile, same_rejects
 from ..shards.shard_bytes import ShardBytes
@@ -60,22 +62,27 @@ class Uploader:
         state: ExtractionState,
         existing: ExistingShards,
         rejects: RejectsFile,
+        samples: Callable[[], bytes | None],
         streams: UploadStreams,
     ):
-        """streams: the uploads, which add each piece to the bytes when it is sent."""
+        """samples: the content of samples.json. streams: the uploads, which add each piece to the bytes when it is
+        sent."""
         self._work, self._model, self._bucket = work, model, bucket
         self._state, self._existing, self._rejects, self._streams = state, existing, rejects, streams
+        self._samples = samples
         self._lock = threading.Lock()
         self._entries: dict[int, dict] = {}  # by shard number, for the shards that the bucket has
         self.is_committed = False
 
     def skip(self, plan: ShardPlan, info: ObjectInfo) -> None:
         """Counts a shard that the bucket has already."""
+        self._store_samples(plan)
         sha256 = info.metadata.get("sha256", "")
         self._add(plan, shard_entry(self._work, self._model, plan, info.size_bytes, info.crc32c, sha256))
 
     def store(self, shard: EncodedShard, pipeline: Pipeline) -> None:
         """Returns when the bucket has the shard. Raises Contradicts where another attempt stored other bytes first."""
+        self._store_samples(shard.plan)
         plan, work, data = shard.plan, self._work, shard.data
         facts = read_facts(data.read_range, data.size, work.spec.format)
         sha256 = sha256_of(data)
@@ -94,6 +101,16 @@ class Uploader:
         log.info("%s %s", "Found" if stored else "Stored", name)
         self._add(plan, entry)
         pipeline.notify()
+
+    def _store_samples(self, plan: ShardPlan) -> None:
+        """Creates samples.json before the first shard. Only people read it, so a stream goes on without it."""
+        if plan.number > 1 or self._existing.has_samples:
+            return
+        try:
+            if content := self._samples():
+                self._create(SAMPLES, BytesContent(content), "application/json")
+        except (Failure, CancelledError) as error:  # a drain ends the processes that decode
+            log.warning("Failed to store %s of %s: %s", SAMPLES, self._work.object, error)
 
     def _create_shard(
         self, plan: ShardPlan, name: str, data: Content, metadata: dict[str, str], pipeline: Pipeline

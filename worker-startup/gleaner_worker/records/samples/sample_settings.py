@@ -41,6 +41,7 @@ class SampleSettings:
     predictions: int  # samples of a line, in runs that cut no documents
     new_tokens: int  # that the run generates after each prompt, at most
     generated_bit: int | None  # of their marks
+    special_ids: tuple[int, ...]
     warnings: tuple[str, ...]
 
     @property
@@ -62,6 +63,10 @@ class SampleSettings:
 
     def decode(self, token_ids: list[int]) -> str:
         """The text, with special tokens; the empty text where the decoder of tokenizer.json fails or panics."""
+        raise NotImplementedError
+
+    def texts(self, token_ids: list[int]) -> list[str]:
+        """The part of the decoded text that each token adds. A character of several tokens is with the last of them."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -88,6 +93,7 @@ def common_settings(spec: Spec, vocab_size: int, max_positions: int, facts: Toke
         "predictions": spec.record.predictions_per_task,
         "new_tokens": spec.new_tokens,
         "generated_bit": next((bit for bit, source in enumerate(sources) if source.kind == "generated"), None),
+        "special_ids": facts.special_ids,
         "warnings": facts.warnings,
     }
 

@@ -3,7 +3,7 @@
 facts        the first answer: TokenizerFacts
 lines        {"name", "first", "sizes"}, and the bytes of the lines; a line without data has a negative size
 documents    {"items", "has_marks"}, and the token ids; with "has_marks" also a byte for each token
-decode       {"token_ids"}; its answer is {"text"}
+decode       {"token_ids"}; its answer is {"text"}, and with "each" {"texts"} of the tokens
 """
 
 from collections.abc import Sequence

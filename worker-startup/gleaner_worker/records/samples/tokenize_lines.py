@@ -17,6 +17,7 @@ from ..lines.rejected import Rejected
 from ..lines.select import Marks
 from ..lines.stream import Line
 from ..tokens.bos import Bos, bos_rule, bos_warning
+from ..tokens.spans import token_texts
 from ..tokens.tokenizer import Encoded, encode_complete, encode_ids, encode_texts, load_tokenizer
 from .documents import Document
 from .prompts import PromptWriter, make_prompt_writer
@@ -51,6 +52,9 @@ class LocalSettings(SampleSettings):
         except BaseException as error:
             raise_exits(error)
             return ""
+
+    def texts(self, token_ids: list[int]) -> list[str]:
+        return token_texts(token_ids, self.tokenizer)
 
 
 def make_sample_settings(folder: str, spec: Spec, vocab_size: int, max_positions: int) -> LocalSettings:

@@ -26,7 +26,8 @@ def open_tokenizer(facts: dict) -> Callable[[Frame], Frame]:
             return frame_of_documents(tokenize_lines(lines_of_frame(request), request.facts["name"], settings))
         if "token_ids" in request.facts:
             step.begin("model", f"decode token ids with tokenizer.json of {settings.model}", "use another model")
-            return Frame({"text": settings.decode(request.facts["token_ids"])})
+            ids = request.facts["token_ids"]
+            return Frame({"texts": settings.texts(ids)} if "each" in request.facts else {"text": settings.decode(ids)})
         return Frame(asdict(settings.facts))
 
     return answer

@@ -39,6 +39,9 @@ class LimitedSettings(SampleSettings):
     def decode(self, token_ids: list[int]) -> str:
         return self.processes.ask(Frame({"token_ids": token_ids})).facts["text"]
 
+    def texts(self, token_ids: list[int]) -> list[str]:
+        return self.processes.ask(Frame({"token_ids": token_ids, "each": True})).facts["texts"]
+
     def close(self) -> None:
         self.processes.close()
 

@@ -129,6 +129,15 @@ def _decode(ids: list[int], tokenizer: Tokenizer) -> tuple[str, list[Span]]:
     return "".join(parts), offsets + [(size, size)] * (len(ids) - len(offsets))
 
 
+def token_texts(ids: list[int], tokenizer: Tokenizer) -> list[str]:
+    """The text that each id adds to the text of those before, or its name where the decoder fails."""
+    try:
+        text, offsets = _decode(ids, tokenizer)
+    except Rejected:
+        return [tokenizer.id_to_token(each) or "" for each in ids]
+    return ["" if own == after else text[slice(*own)] for own, after in zip(offsets, [*offsets[1:], None], strict=True)]
+
+
 def _matches(pattern: Any, content: str) -> list[Span]:
     most = _MOST_READ // max(1, len(content))
     spans = []
