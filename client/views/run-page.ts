@@ -16,6 +16,7 @@ import {openFilter} from '../events/filter.ts';
 import {listRejected, readerOf} from '../events/read.ts';
 import {type Line, Timeline} from '../events/timeline.ts';
 import type {Answers} from '../json/index.ts';
+import {type FirstSamples, readFirstSamples} from './first-samples.ts';
 import {type Pace, paceOf} from './pace.ts';
 import {usdPerHourFor, usdPerMillionTokens} from './rates.ts';
 import {type RunState, readResult, readRun} from './run-state.ts';
@@ -50,6 +51,7 @@ export type RunPage = {
   output: string;
   result: RunResult | null;
   stats: StatsView | null;
+  samples: FirstSamples | null;
   rejects: Rejects[];
   /** Uploaded objects that the run rejected. */
   rejected: Entry[];
@@ -74,6 +76,7 @@ export async function readRunPage(
     stats: result
       ? {of: `run ${name}`, stats: result.stats, rows: result.rows}
       : await statsOfOne(objects, streams),
+    samples: await readFirstSamples(objects, streams),
     rejects: await readRejects(objects, streams, REJECTING),
     rejected: (await listRejected(cloud, each => each === name)).slice(-MOST_REJECTED),
     events: foldedLines(await readerOf(store, await openFilter(store, name)).newest(MOST_EVENTS, MOST_READ)),

@@ -37,6 +37,7 @@ import {
   table,
   time,
 } from '../html/html.ts';
+import {sampleTexts} from '../html/tokens.ts';
 import {runCommands} from './commands.ts';
 import {eventList} from './events.ts';
 import {historyCharts} from './history.ts';
@@ -51,12 +52,13 @@ const MOST_EVENTS = 40;
 
 export function runPage(page: RunPage, now: number): Section[] {
   const {run} = page.state;
-  const {head, history, stats, spec} = runSections(page, now);
+  const {head, samples, history, stats, spec} = runSections(page, now);
   return [
     section('head', head),
+    section('output', run.total_shards > 0 ? output(page) : html``),
+    section('samples', samples),
     section('history', history),
     section('streams', streams(page)),
-    section('output', page.state.run.total_shards > 0 ? output(page) : html``),
     section('tpus', tpus(page, now)),
     section('stats', stats),
     section('rejects', rejects(page)),
@@ -69,8 +71,9 @@ export function runPage(page: RunPage, now: number): Section[] {
   ];
 }
 
-export function runSections(page: RunPage, now: number): Record<'head' | 'history' | 'stats' | 'spec', Html> {
+export function runSections(page: RunPage, now: number) {
   return {
+    samples: page.samples ? sampleTexts(page.samples) : html``,
     ...{head: head(page, now), history: historyCharts(page.state.run), spec: spec(page)},
     stats: page.stats?.stats && Object.keys(page.stats.stats).length > 0 ? statistics(page.stats) : html``,
   };

@@ -35,9 +35,9 @@ export type Made = {
 
 export function runReport(report: Report, made: Made): string {
   const {run} = report.page.state;
-  const {head, history, stats, spec} = runSections(report.page, Date.parse(made.at));
+  const {head, samples, history, stats, spec} = runSections(report.page, Date.parse(made.at));
   return file({title: `Run ${run.run}`, at: made.at, made_by: `gleaner run report ${run.run}`}, [
-    ...[head, history, stats, spec].map(still),
+    ...[head, samples, history, stats, spec].map(still),
     part('Origin', origin(report, made)),
     part('Verification', verification(report, made)),
     part('Appendix', appendix(report)),

@@ -5,6 +5,7 @@ import type {Cloud} from '../../../client/cloud/cloud.ts';
 import {googleConnection} from '../../../client/connection/google-connection.ts';
 import {MirrorStore} from '../../../dashboard/mirror-store.ts';
 import {dashboardRouter} from '../../../dashboard/router.ts';
+import {ObjectTooLarge} from '../../../shared/contracts/errors.ts';
 import type {ObjectInfo, Objects, Store} from '../../../shared/ports/ports.ts';
 
 /** Objects in memory, read alone. */
@@ -22,7 +23,11 @@ export function someObjects(texts: Record<string, string> = {}): Objects {
         .sort()
         .map(infoOf),
     head: async name => (name in texts ? infoOf(name) : undefined),
-    read: async name => (name in texts ? Buffer.from(texts[name] ?? '') : undefined),
+    read: async (name, {max_bytes}) => {
+      const bytes = name in texts ? Buffer.from(texts[name] ?? '') : undefined;
+      if (bytes && bytes.length > max_bytes) throw new ObjectTooLarge(name);
+      return bytes;
+    },
     create: never,
     replace: never,
     readRange: never,

@@ -197,6 +197,26 @@ describe('The pages', () => {
     assert.match(text, /by position of the token.*2–3<.*warns">50<.*>4\.0</);
   });
 
+  const sample = {
+    ...{sample: 4, line: 5, tokens: ['a', ' b'], special: [], rows: null, mask: null},
+    left_out: 0,
+  };
+  for (const [name, text, isShown] of [
+    ['of a right form', JSON.stringify({samples: [sample]}), true],
+    ['of an unknown key', JSON.stringify({samples: [{...sample, more: 1}]}), false],
+    ['of no sample', JSON.stringify({samples: []}), false],
+    ['of too many tokens', JSON.stringify({samples: [{...sample, tokens: Array(257).fill('a')}]}), false],
+    ['of a megabyte', JSON.stringify({samples: [sample]}) + ' '.repeat(1_000_000), false],
+    ['that is no JSON', '{', false],
+  ] as const)
+    it(`the pages ${isShown ? 'show' : 'leave out'} samples.json ${name}`, async () => {
+      const store = await aStore({'runs/my-run': aRun(), 'runs/my-run/streams/007': aStream({epoch: 1})});
+      const objects = someObjects({'activations/my-run/tpu_7/samples.json': text});
+      const page = await somePages(store, now, objects).get('/runs/my-run');
+      assert.equal(page.status, 200);
+      assert.equal(/as the model saw them.*Sample 4, line 5/s.test(page.text), isShown);
+    });
+
   it('the pages never show the secrets of hosts', async () => {
     const worker = aWorker({name: TPU});
     const {get} = somePages(await aStore({[`workers/${TPU}`]: worker}), now);

@@ -48,13 +48,21 @@ async function aReport(): Promise<Report> {
   });
   const store = await aStore({
     'runs/my-run': run,
-    'runs/my-run/streams/007': aStream({status: 'completed', rejected_samples: 3, last_error: HOSTILE}),
+    'runs/my-run/streams/007': aStream({
+      status: 'completed',
+      epoch: 1,
+      rejected_samples: 3,
+      last_error: HOSTILE,
+    }),
     [`workers/${TPU}`]: aWorker({name: TPU}),
     [`workers/${TPU}/attempts/000001`]: ATTEMPT,
     [`workers/${TPU}/attempts/000002`]: {...ATTEMPT, incarnation: 2, costs: {other: 1}},
   });
   const objects = someObjects({
     'activations/my-run/tpu_7/rejects.jsonl': rejects('has 71 tokens', HOSTILE, 'has 9 tokens'),
+    'activations/my-run/tpu_7/samples.json': JSON.stringify({
+      samples: [{sample: 0, line: 1, tokens: [HOSTILE], special: [], rows: [0], mask: null, left_out: 0}],
+    }),
   });
   const connection = {deployment: 'gleaner', project: 'p', is_google: true, stopped: async () => undefined};
   const cloud = {store, objects, jobs: 'jobs', dir: undefined, connection} as unknown as Cloud;
@@ -79,6 +87,7 @@ describe('The report of a run', () => {
   it('the report of a run loads nothing, and escapes every text', async () => {
     const text = runReport(await aReport(), {...MADE, compared: COMPARED});
     assertAlone(text);
+    assert.match(text, /token chosen">&lt;\/style&gt;/);
     assert.match(text, /resid_post\.4.*4\.1e-3.*sample 3, token 11/);
     assert.ok(text.split('&lt;script').length > 4, 'the hostile texts are shown');
   });
