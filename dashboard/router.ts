@@ -81,6 +81,10 @@ export function dashboardRouter({source, feed: feedOptions, guard, name}: Router
       throw new PageError(`There is no stream "${number}"`, 404);
     return c.redirect(address('runs', run, 'streams', streamId(Number(number))), 302);
   });
+  app.get('/runs/:run/feature', c => {
+    const {name = '', layer = '', id = ''} = c.req.query();
+    return c.redirect(address('runs', c.req.param('run'), 'features', name, layer, id), 302);
+  });
   app.get('/jobs/:job/artifacts/:name{.+}', c => artifact(c, source.cloud));
 
   app.notFound(c =>

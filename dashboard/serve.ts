@@ -5,6 +5,7 @@ import type {AddressInfo} from 'node:net';
 import {createAdaptorServer} from '@hono/node-server';
 import type {Cloud} from '../client/cloud/cloud.ts';
 import {openLogs} from '../client/logs/agent-logs.ts';
+import type {FeatureReader} from '../client/views/feature.ts';
 import {portInUse} from '../emulator/http/http.ts';
 import {Allowance, billedObjects} from './billed-objects.ts';
 import {onLoopback} from './guard.ts';
@@ -19,11 +20,12 @@ const [LOCAL_MS, GOOGLE_MS] = [1000, 5000];
 const [LOCAL_WHOLE_MS, GOOGLE_WHOLE_MS] = [5, 800];
 const [LOCAL_SELDOM_MS, GOOGLE_SELDOM_MS] = [900, 30_000];
 
-/** `port`: 0 is any free port. Closing leaves the cloud open. */
+/** `port`: 0 is any free port. `features`: without it the pages show no feature. Closing leaves the cloud open. */
 export async function serveDashboard(
   cloud: Cloud,
   port: number,
   logs = openLogs(cloud.connection),
+  features?: FeatureReader,
 ): Promise<Dashboard> {
   const {is_google, token: cloudToken} = cloud.connection;
   const now = Date.now;
@@ -42,6 +44,7 @@ export async function serveDashboard(
     source: {
       cloud: {...cloud, store, objects: billedObjects(cloud.objects, spend)},
       logs: billedObjects(logs, spend),
+      features,
       now,
     },
     feed: {
@@ -59,6 +62,7 @@ export async function serveDashboard(
     port: listening,
     close: async () => {
       feed.close();
+      features?.close();
       const closed = new Promise<void>(resolve => server.close(() => resolve()));
       server.closeAllConnections();
       await closed;

@@ -5,14 +5,14 @@ import type {CloudOptions} from '../../client/connection/connect.ts';
 import {print, say} from '../../client/text/output.ts';
 import type {Dashboard} from '../../dashboard/serve.ts';
 import {stopSignal} from '../terminal/stop-signal.ts';
+import {featureReader} from './features.ts';
 
 type DashboardOptions = CloudOptions & {listen: number; open?: boolean};
 
 export async function dashboard(options: DashboardOptions): Promise<void> {
   const stopped = stopSignal();
   await withCloud(options, async cloud => {
-    const {serveDashboard} = await import('../../dashboard/serve.ts');
-    const page = await serveDashboard(cloud, options.listen);
+    const page = await serve(cloud, options.listen);
     print<'dashboard'>(options.json, {url: page.url}, [
       `The page is at ${page.url}`,
       'Only the reader of this address can open it. Ctrl-C ends the page, and nothing else.',
@@ -25,9 +25,13 @@ export async function dashboard(options: DashboardOptions): Promise<void> {
 
 /** The pages of a local cloud: on the port behind the one that a person has chosen, or on any free one. */
 export async function serveBeside(cloud: Cloud, port: number): Promise<Dashboard> {
+  if (port === 0) return serve(cloud, 0);
+  return serve(cloud, port + 1).catch(() => serve(cloud, 0));
+}
+
+async function serve(cloud: Cloud, port: number): Promise<Dashboard> {
   const {serveDashboard} = await import('../../dashboard/serve.ts');
-  if (port === 0) return serveDashboard(cloud, 0);
-  return serveDashboard(cloud, port + 1).catch(() => serveDashboard(cloud, 0));
+  return serveDashboard(cloud, port, undefined, featureReader(cloud.connection));
 }
 
 /** Opens the address in the browser of the person. Without a browser the person opens it. */

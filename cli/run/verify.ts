@@ -69,7 +69,7 @@ export async function verifyRun(
   if (digest) args.push('--digest', digest);
   if (unanchored) args.push('--unanchored');
   if (told) args.push('--when-told');
-  const call = [args, storageVariables(connection), say ?? (() => {}), undefined, undefined, told] as const;
+  const call = [args, storageVariables(connection), say ?? (() => {}), undefined, undefined, {told}] as const;
   const {code, stdout, stderr} = await runWorkerModule(...call);
   const last = stdout.at(-1);
   if (!last)

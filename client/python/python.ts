@@ -90,7 +90,7 @@ type PythonRun = {code: number; stdout: string[]; stderr: string[]};
 
 /**
  * Runs a module of the worker package. `say` gets each line of its standard error, and `onLine` each of its standard output. `told`: its
- * standard input then ends, after a line if true.
+ * standard input then ends, after a line if true. `signal` ends the process.
  */
 export async function runWorkerModule(
   args: string[],
@@ -98,13 +98,14 @@ export async function runWorkerModule(
   say: (line: string) => void,
   lock = LOCK,
   onLine: (line: string) => void = () => {},
-  told?: Promise<boolean>,
+  {told, signal}: {told?: Promise<boolean> | undefined; signal?: AbortSignal} = {},
 ): Promise<PythonRun> {
   const python = await workerPython(say, lock);
   const child = spawn(python, ['-m', ...args], {
     cwd: WORKER_FOLDER,
     env: {...process.env, ...bytecode(), ...NO_JAX_CACHE, JAX_PLATFORMS: 'cpu', ...env},
     stdio: ['pipe', 'pipe', 'pipe'],
+    signal,
   });
   // A module that has failed reads no line.
   child.stdin.on('error', () => {});

@@ -2,6 +2,7 @@
 import type {Cloud} from '../../client/cloud/cloud.ts';
 import {collectionsOf, isKnownPath, readCollection, readDocument} from '../../client/views/documents.ts';
 import {readExec, readExecs} from '../../client/views/execs.ts';
+import {askedFeature, type FeatureReader} from '../../client/views/feature.ts';
 import {readFleetView} from '../../client/views/fleet.ts';
 import {readJobPage, readJobs} from '../../client/views/jobs.ts';
 import {readOverview} from '../../client/views/overview.ts';
@@ -13,6 +14,7 @@ import type {Objects} from '../../shared/ports/ports.ts';
 import {PageError, type Section} from '../html/feed.ts';
 import {collectionPage, collectionsPage, documentPage} from './documents.ts';
 import {eventsPage} from './events.ts';
+import {featurePage} from './feature.ts';
 import {fleetPage} from './fleet.ts';
 import {execPage, jobPage, jobsPage} from './jobs.ts';
 import {overviewPage} from './overview.ts';
@@ -24,7 +26,7 @@ const NEWEST_JOBS = 50;
 const NEWEST_EXECS = 30;
 
 /** `logs`: the bucket of the logs of TPUs. */
-export type Source = {cloud: Cloud; logs: Objects; now: () => number};
+export type Source = {cloud: Cloud; logs: Objects; features?: FeatureReader | undefined; now: () => number};
 type Asked = {params: Record<string, string>; query: URLSearchParams};
 type Page = {
   path: string;
@@ -59,6 +61,17 @@ export const PAGES: Page[] = [
       const isId = isRunId(run) && /^\d{3,9}$/.test(stream);
       const page = isId ? await readStreamPage(cloud, run, stream) : undefined;
       return streamPage(page ?? missing('stream', `${run}/${stream}`), now());
+    },
+  },
+  {
+    path: '/runs/:run/features/:name/:layer/:id',
+    title: ({run, name, layer, id}) => `Feature ${name}.${layer} ${id} of ${run}`,
+    read: async ({cloud, features}, {params: {run = '', name = '', layer = '', id = ''}}) => {
+      const isKnown = features && isRunId(run) && /^\d{1,9}\.\d{1,9}$/.test(`${layer}.${id}`);
+      const wanted = {run, name, layer: Number(layer), id: Number(id)};
+      const asked = isKnown ? await askedFeature(cloud, wanted) : undefined;
+      if (!features || !asked) return missing('feature', `${run}/${name}.${layer}/${id}`);
+      return featurePage(asked, await features.read(asked));
     },
   },
   tpu('/tpus/:tpu'),

@@ -10,6 +10,7 @@ import {
   durationText,
   numberText,
 } from '../../client/text/format.ts';
+import {featuresOf} from '../../client/views/feature.ts';
 import {computedSamples, progressOf, unstoredText} from '../../client/views/pace.ts';
 import type {RunPage, StatsView} from '../../client/views/run-page.ts';
 import {endOf, streamCount, tookSeconds} from '../../client/views/run-state.ts';
@@ -59,6 +60,7 @@ export function runPage(page: RunPage, now: number): Section[] {
     section('samples', samples),
     section('history', history),
     section('streams', streams(page)),
+    section('features', run.total_shards > 0 ? features(run) : html``),
     section('tpus', tpus(page, now)),
     section('stats', stats),
     section('rejects', rejects(page)),
@@ -154,6 +156,17 @@ function streamTable(state: RunPage['state']): Html {
 /** Where the shards are, and the lines of Python that read them. */
 function output({output, state: {run}}: RunPage): Html {
   return html`<h2>Output</h2><p>${counted(run.total_shards, 'shard')} of ${bytesText(run.total_bytes)} in <code>${output}</code></p><pre>${loadingLines(output, run).join('\n')}</pre>`;
+}
+
+/** Forms that lead to the page of a feature. */
+function features(run: Run): Html {
+  const number = (name: string) =>
+    html`<label>${name} <input name="${name}" inputmode="numeric" pattern="[0-9]{1,9}" size="8" required></label>`;
+  const forms = featuresOf(run).map(
+    ({name}) =>
+      html`<form class="inline" action="${address('runs', run.run, 'feature')}" method="get"><input type="hidden" name="name" value="${name}"><span>${name}</span> ${number('layer')} ${number('id')} <button>Show</button></form>`,
+  );
+  return forms.length > 0 ? html`<h2>Features</h2>${forms}` : html``;
 }
 
 export function loadingLines(folder: string, {spec}: Run): string[] {

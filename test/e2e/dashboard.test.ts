@@ -6,6 +6,7 @@ import {createRequire} from 'node:module';
 import {join} from 'node:path';
 import {type Browser, type BrowserContext, chromium, type Page} from 'playwright-core';
 import {googleConnection} from '../../client/connection/google-connection.ts';
+import type {FeatureKnown} from '../../client/views/feature.ts';
 import {type Dashboard, serveDashboard} from '../../dashboard/serve.ts';
 import {streamId} from '../../shared/domain/names.ts';
 import type {Store} from '../../shared/ports/ports.ts';
@@ -21,6 +22,30 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 const TPU = 'tpu-us-central1-a-0';
 const HOSTILE = `<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>`;
 const wait = {timeout: WAIT_S * 1000};
+
+/** Text that would run, turn or hide something. */
+const TOKENS = [
+  '<s>',
+  '<script>window.hacked=1</script>',
+  '"><img src=x onerror="window.hacked=1">',
+  '\u202e\u0007\n',
+  '',
+];
+const SAMPLE = {
+  ...{sample: 0, line: 1, tokens: TOKENS, special: [0], rows: [1, 3], mask: [0, 1, 1, 0, 0], left_out: 4000},
+};
+const EXAMPLE = {stream: 0, sample: 3, position: 1, score: 4, kept: {[HOSTILE]: HOSTILE, chat: [HOSTILE]}};
+const FEATURE: FeatureKnown = {
+  feature: {
+    ...{name: HOSTILE, layer: 2, id: 7, active: 9, density: 0.25, at_least: true, max: 4},
+    ...{by_stream: {0: 9}, density_by_stream: {0: 0.25}},
+    histogram: Array.from({length: 64}, (_, bin) => (bin === 36 ? 9 : 0)),
+    examples: [
+      {...EXAMPLE, tokens: [...TOKENS, null], values: [0, 4, 2, 0.01, 0, 0]},
+      {...EXAMPLE, token_ids: [5, null], values: [1, 0]},
+    ],
+  },
+};
 
 /** Stops the processes of the VM in the middle of the stream, so that the page has the time that it needs. */
 async function freezeAtFirstShard(home: TestHome): Promise<void> {
@@ -39,6 +64,14 @@ async function largeStore(): Promise<Store> {
   };
   const store = await aStore({
     'runs/large': aRun({run: 'large', ...counts, history, total_tokens: 900}),
+    'runs/looked': aRun({run: 'looked', total_shards: 1, spec: {features: [{name: 'scope'}], sites: []}}),
+    'runs/looked/streams/000': aStream({
+      run: 'looked',
+      stream: '000',
+      worker_id: 0,
+      status: 'completed',
+      epoch: 1,
+    }),
     'runs/hostile': aRun({run: 'hostile', status: 'failed', reason: HOSTILE}),
     'pools/tpu': aConfig().pool,
     [`workers/${TPU}`]: aWorker({name: TPU, phase: 'working', work: 'large/6000', last_error: HOSTILE}),
@@ -78,7 +111,8 @@ async function largeStore(): Promise<Store> {
 
 const ADDRESSES = [
   ...['/', '/fleet', '/runs/large', '/runs/hostile', `/tpus/${TPU}`, '/jobs', '/jobs/hostile', '/events'],
-  ...['/documents', '/documents/runs/large', '/runs/large/streams/6000'],
+  ...['/documents', '/documents/runs/large', '/runs/large/streams/6000', '/runs/looked'],
+  '/runs/looked/features/scope/2/7',
 ];
 
 describe('The pages in a browser', () => {
@@ -86,6 +120,7 @@ describe('The pages in a browser', () => {
   let dashboard: Dashboard;
   let store: Store;
   let isAway = false;
+  let known: FeatureKnown = FEATURE;
 
   before(async function () {
     if (!existsSync(CHROMIUM)) {
@@ -106,8 +141,12 @@ describe('The pages in a browser', () => {
       is_google: false,
       storage_endpoint: 'http://127.0.0.1:1',
     };
-    const cloud = {store: breakable, objects: someObjects(), jobs: 'jobs', connection};
-    dashboard = await serveDashboard(cloud, 0, someObjects());
+    const objects = someObjects({
+      'activations/looked/tpu_0/samples.json': JSON.stringify({samples: [SAMPLE, SAMPLE]}),
+    });
+    const cloud = {store: breakable, objects, jobs: 'jobs', connection};
+    const features = {read: async () => known, close: () => {}};
+    dashboard = await serveDashboard(cloud, 0, someObjects(), features);
   });
   after(async () => {
     await dashboard?.close();
@@ -172,6 +211,32 @@ describe('The pages in a browser', () => {
     await grid.click({position: {x: width - 2, y: height - 2}});
     await page.waitForURL('**/runs/large/streams/9999');
     await page.getByText('window.hacked=1').first().waitFor(wait);
+    await context.close();
+  });
+
+  it('show samples as the model saw them, and lead to a feature that appears when the run is read', async () => {
+    const {context, page} = await signedIn();
+    await page.goto(at('/runs/looked'));
+    const sample = page.locator('#samples .tokens').first();
+    const text = await sample.innerText();
+    for (const part of [...TOKENS.slice(0, 3), '\ufffd\ufffd↵', '▫', '4,000 tokens'])
+      assert.ok(text.includes(part), `${part} in ${text}`);
+    assert.deepEqual(await sample.locator('.chosen').allInnerTexts(), [TOKENS[1], '\ufffd\ufffd↵\n']);
+    assert.equal(await sample.locator('.masked').count(), 2);
+    known = {reading: HOSTILE};
+    await page.getByLabel('layer').fill('2');
+    await page.getByLabel('id').fill('7');
+    await page.getByRole('button', {name: 'Show'}).last().click();
+    await page.waitForURL('**/runs/looked/features/scope/2/7');
+    await page.getByText(`Reading the run: ${HOSTILE}`).waitFor(wait);
+    known = FEATURE;
+    await page.locator('.strongest').first().waitFor(wait);
+    assert.deepEqual(await page.locator('.strongest').allInnerTexts(), [TOKENS[1], '5']);
+    assert.equal(await page.locator('#examples .token[title]').count(), 4);
+    known = {failed: HOSTILE};
+    await page.getByText(`Not read: ${HOSTILE}`).waitFor(wait);
+    known = FEATURE;
+    assert.equal(await page.evaluate(() => (globalThis as {hacked?: number}).hacked), undefined);
     await context.close();
   });
 

@@ -59,7 +59,10 @@ export function somePages(store: Store, now: () => number, objects = someObjects
     connection: googleConnection({project: 'p', deployment: 'gleaner', origin: 'the test'}),
   };
   const {app} = dashboardRouter({
-    source: {cloud, logs: objects, now},
+    source: {
+      ...{cloud, logs: objects, now},
+      features: {read: async ({name, layer, id}) => ({reading: `${name} ${layer} ${id}`}), close: () => {}},
+    },
     feed: {now, interval_ms: 1000, waitMs: () => 0},
     guard: async (_, next) => next(),
     name: 'p, gleaner',

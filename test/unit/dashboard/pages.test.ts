@@ -217,6 +217,17 @@ describe('The pages', () => {
       assert.equal(/as the model saw them.*Sample 4, line 5/s.test(page.text), isShown);
     });
 
+  it('the pages know a feature only of a run that has it', async () => {
+    const run = aRun({spec: {features: [{name: 'scope'}]}, total_shards: 1});
+    const {get} = somePages(await aStore({'runs/my-run': run}), now);
+    assert.match((await get('/runs/my-run')).text, /action="\/runs\/my-run\/feature".*value="scope"/);
+    for (const path of ['other/2/7', 'scope/x/7', 'scope/2/7e3', 'scope/2/1234567890'])
+      assert.equal((await get(`/runs/my-run/features/${path}`)).status, 404, path);
+    assert.equal((await get('/runs/none/features/scope/2/7')).status, 404);
+    assert.match((await get('/runs/my-run/features/scope/2/7')).text, /Reading the run: scope 2 7/);
+    assert.equal((await get('/runs/my-run/feature?name=scope&layer=2&id=7')).status, 302);
+  });
+
   it('the pages never show the secrets of hosts', async () => {
     const worker = aWorker({name: TPU});
     const {get} = somePages(await aStore({[`workers/${TPU}`]: worker}), now);
