@@ -7,7 +7,7 @@ import type {beside} from '../json/runs.ts';
 import {type Sampled, type Span, times, weightBytes} from './assumptions.ts';
 
 /** Operations of a stream and of a shard: creates and lists are of class A, reads are of class B. */
-const OPERATIONS = {stream: {a: 4, b: 3}, shard: {a: 1, b: 1}};
+const OPERATIONS = {stream: {a: 5, b: 3}, shard: {a: 1, b: 1}};
 const OF_STREAM = OPERATIONS.stream.a * UNIT_PRICES.class_a + OPERATIONS.stream.b * UNIT_PRICES.class_b;
 const OF_SHARD = OPERATIONS.shard.a * UNIT_PRICES.class_a + OPERATIONS.shard.b * UNIT_PRICES.class_b;
 

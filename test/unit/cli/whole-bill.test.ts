@@ -39,7 +39,7 @@ describe('the bill beside the TPUs', () => {
     const {operations, control, storage_month} = bill({});
     assert.deepEqual(
       [operations, control, storage_month].map(each => usd(each.estimate)),
-      ['0.0054', '0.0081', '2.0000'],
+      ['0.0055', '0.0081', '2.0000'],
     );
   });
 
@@ -54,7 +54,7 @@ describe('the bill beside the TPUs', () => {
     });
     const {network_usd, ...others} = countedBill(run, 2);
     assert.equal(network_usd, 3);
-    assert.deepEqual(Object.values(others).map(usd), ['0.0054', '0.0081', '2.0000']);
+    assert.deepEqual(Object.values(others).map(usd), ['0.0055', '0.0081', '2.0000']);
     assert.equal(usd(countedBill(run, null).control_usd), '0.0053');
   });
 });
