@@ -176,7 +176,7 @@ function testEnd(cloud: Cloud): void {
     assert.equal(stopped.code, 1);
     assert.match(
       stopped.stderr,
-      /^gleaner: Google's Firestore emulator had the documents of this stopped cloud: start the cloud with `gleaner local up --emu/,
+      /^gleaner: Google's Firestore emulator had the documents of this stopped cloud: start the cloud with `gleaner local up --emu/m,
     );
     await home.up();
     const view = await home.until(
