@@ -4,6 +4,7 @@ import type {ChildProcess} from 'node:child_process';
 import {mkdtempSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
+import {readPage} from '../support/docs/doc-blocks.ts';
 import {end, isLike, type Place, preparePlace, runPage} from '../support/docs/doc-runner.ts';
 
 /** Pages whose blocks run. Further pages plug in here. The quickstart runs a job too, so the page of jobs is in the tier long. */
@@ -41,6 +42,15 @@ describe('commands of the documents', () => {
       fails: /exited with 1/,
     },
     {
+      name: 'other numbers than the measured ones',
+      text: `${page('sh run', 'echo loss 3.25, 7 of 1,024')}\n${page('text measured', 'loss 4, 1 of 2')}`,
+    },
+    {
+      name: 'another output beside measured numbers',
+      text: `${page('sh run', 'echo loss 3.25')}\n${page('text measured', 'gain 3.25')}`,
+      fails: /output differs/,
+    },
+    {
       name: 'another output',
       text: `${page('sh run', 'echo one')}\n${page('text', 'two')}`,
       fails: /output differs/,
@@ -51,13 +61,28 @@ describe('commands of the documents', () => {
     it(`a page with ${name} ${fails ? 'fails' : 'passes'}`, async () => {
       const ran = runPage(place, 'fixture.md', background, text);
       if (fails) await assert.rejects(ran, fails);
-      else assert.equal(await ran, 1);
+      else assert.equal((await ran).length, 1);
     });
 
   for (const each of RUN_PAGES)
     it(`${each} works as it is written`, async () => {
-      assert.ok((await runPage(place, each.replace(' @long', ''), background)) > 0);
+      const outputs = await runPage(place, each.replace(' @long', ''), background);
+      assert.ok(outputs.length > 0);
     });
+
+  it('docs/tutorial.md works with short trainings and few texts', async () => {
+    const short = readPage('docs/tutorial.md')
+      .replaceAll(/STEPS=\d+/g, 'STEPS=20')
+      .replace('tutorial 1000', 'tutorial 40');
+    await runPage(place, 'docs/tutorial.md', background, short);
+  });
+
+  it('docs/tutorial.md shows plain features @long', async () => {
+    const printed = (await runPage(place, 'docs/tutorial.md', background)).join('');
+    const numbers = [/explained variance (\S+),/, /accuracy (\S+);/, /^digit: .* precision (\S+),/m];
+    const [explained = 0, accuracy = 0, precision = 0] = numbers.map(each => Number(each.exec(printed)?.[1]));
+    assert.ok(explained > 0.85 && accuracy > 0.9 && precision > 0.7, printed);
+  });
 
   it('lines of an output are compared in their order', () => {
     assert.ok(isLike(['a …', 'c'], 'a 1\nb\nc\n'));
