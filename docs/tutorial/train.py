@@ -10,7 +10,8 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-STEPS, SAVES, BATCH, LENGTH, RATE = int(os.environ["STEPS"]), 20, 8, 128, 3e-3
+STEPS, BATCH = int(os.environ["STEPS"]), int(os.environ.get("BATCH", 8))
+SAVES, LENGTH, RATE = 20, 128, 3e-3
 VOCAB, WIDTH, HIDDEN, HEADS, BLOCKS, EPSILON, THETA = 1024, 128, 384, 4, 4, 1e-5, 10_000.0
 ARTIFACTS, CHECKPOINT, BEGIN = os.environ["JOB_ARTIFACTS"], os.environ["JOB_CHECKPOINT"], "<|begin|>"
 

@@ -72,8 +72,9 @@ describe('commands of the documents', () => {
 
   it('docs/tutorial.md works with short trainings and few texts', async () => {
     const short = readPage('docs/tutorial.md')
-      .replaceAll(/STEPS=\d+/g, 'STEPS=20')
-      .replace('tutorial 1000', 'tutorial 40');
+      .replaceAll(/STEPS=\d+/g, 'STEPS=20 --env BATCH=1')
+      .replace('tutorial 1000', 'tutorial 40')
+      .replace('--num-streams 2', '--num-streams 1');
     await runPage(place, 'docs/tutorial.md', background, short);
   });
 
