@@ -89,6 +89,16 @@ describe('documents', () => {
     assert.deepEqual(brokenLinks('docs/inside/rules.md', links), ['gone.md#part', 'jobs.md#gone']);
   });
 
+  it('excerpts of programs are as in the files that they name', () => {
+    const excerpts = PAGES.flatMap(page => blocksOf(page)).filter(({info}) =>
+      info.startsWith('python from '),
+    );
+    const wrong = excerpts.filter(
+      ({info, lines}) => !readPage(info.slice('python from '.length)).includes(lines.join('\n')),
+    );
+    assert.deepEqual([excerpts.length > 0, wrong], [true, []]);
+  });
+
   for (const page of PAGES) {
     it(`${page} says of each block of sh where it runs`, () => {
       const plain = blocksOf(page).filter(({info}) => /^(sh|bash)\b/.test(info) && !INFOS.includes(info));

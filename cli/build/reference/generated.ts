@@ -11,6 +11,7 @@ import {type Fields, mapFields} from '../../../shared/domain/records/field.ts';
 import {entryKeys, recordKeys, runSettings, specKeys} from '../../../shared/domain/records/spec-keys.ts';
 import {controlPage} from './control-messages.ts';
 import {controlJsonSchema, runSpecJsonSchema} from './json-schemas.ts';
+import {notebook} from './notebook.ts';
 import {runSpecPage, withTable} from './run-spec.ts';
 
 const FIELDS = '| field | type | meaning |';
@@ -36,6 +37,7 @@ export function generated(): Map<string, string> {
     [`${DOCS}run-spec.md`, runSpecPage(page('run-spec.md'))],
     [`${DOCS}inside/firestore.md`, firestorePage(page('inside/firestore.md'))],
     [`${DOCS}control-messages.md`, controlPage(page('control-messages.md'))],
+    [`${DOCS}tutorial.ipynb`, notebook(page('tutorial.md'))],
     [`${DOCS}run.schema.json`, json(runSpecJsonSchema())],
     [`${DOCS}control.schema.json`, json(controlJsonSchema())],
     [`${DOCS}../terraform/timings.json`, json(timingLimits())],
