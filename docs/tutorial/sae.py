@@ -52,15 +52,12 @@ for step in range(STEPS):
     if (step + 1) % (STEPS // 5) == 0:
         print(f"step {step + 1}: squared error {value:.3f}", flush=True)
 sae = state[0]
-held = np.concatenate([next(batches) for _ in range(10)])
-explained = 1 - error(sae, held)[0] / ((held - held.mean(0)) ** 2).sum(1).mean()
+rows = np.concatenate([next(batches) for _ in range(10)])
+explained = 1 - error(sae, rows)[0] / ((rows - rows.mean(0)) ** 2).sum(1).mean()
 print(f"explained variance {explained:.3f}, dead features {(np.asarray(active) == 0).sum()} of {FEATURES}")
 folder = os.environ["JOB_ARTIFACTS"]
 save_file({name: np.asarray(each) for name, each in sae.items()}, f"{folder}/sae_weights.safetensors")
-config = {"architecture": "topk", "k": K, "d_in": held.shape[1], "d_sae": FEATURES, "dtype": "float32"}
-config |= {
-    "apply_b_dec_to_input": True,
-    "normalize_activations": "none",
-    "hook_name": f"blocks.{LAYER}.hook_resid_post",
-}
-json.dump(config, open(f"{folder}/cfg.json", "w"))
+config = {"architecture": "topk", "k": K, "d_in": rows.shape[1], "d_sae": FEATURES, "dtype": "float32"}
+config |= {"hook_name": f"blocks.{LAYER}.hook_resid_post", "apply_b_dec_to_input": True}
+with open(f"{folder}/cfg.json", "w") as file:
+    json.dump(config | {"normalize_activations": "none"}, file)
