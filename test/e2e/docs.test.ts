@@ -74,6 +74,7 @@ describe('commands of the documents', () => {
     const short = readPage('docs/tutorial.md')
       .replaceAll(/STEPS=\d+/g, 'STEPS=20 --env BATCH=1')
       .replace('tutorial 1000', 'tutorial 40')
+      .replace('\nsleep 60\n', '\n')
       .replace('--num-streams 2', '--num-streams 1');
     await runPage(place, 'docs/tutorial.md', background, short);
   });
