@@ -3,7 +3,7 @@
 /** The kernel may be in any environment, and Jupyter begins in the folder of the notebook. */
 const SETUP = `root = !git rev-parse --show-toplevel
 %cd -q {root[0]}
-!npm ci
+!npm ci --silent
 %pip install --quiet ./worker-startup/gleaner_reader tokenizers
 `;
 /** A cell in the background shows no output, and the next cell does not wait for it. */
