@@ -26,8 +26,8 @@ try {
     createInterface({input: pages.stdout}).once('line', resolve),
   );
   await photograph(JSON.parse(line).url, {
-    'tutorial-run': '/runs/lm',
-    'tutorial-feature': `/runs/features/features/sae/2/${feature}`,
+    'tutorial-run': ['/runs/lm', 'samples as the model saw them'],
+    'tutorial-feature': [`/runs/features/features/sae/2/${feature}`, 'Strongest examples'],
   });
 } finally {
   for (const child of background.reverse()) await end(child);
@@ -67,15 +67,18 @@ ${lines.join('\n')}
 `;
 }
 
-async function photograph(address: string, paths: Record<string, string>): Promise<void> {
+/** Waits for the heading of each page: the one of a feature reads the run first. */
+async function photograph(
+  address: string,
+  pages: Record<string, [path: string, heading: string]>,
+): Promise<void> {
   const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium';
   const browser = await chromium.launch({executablePath, args: ['--no-sandbox']});
   const page = await browser.newPage({viewport: {width: 1180, height: 900}, deviceScaleFactor: 1.5});
   await page.goto(address);
-  for (const [name, path] of Object.entries(paths)) {
+  for (const [name, [path, heading]] of Object.entries(pages)) {
     await page.goto(new URL(path, address).href);
-    // The page of a feature reads the run first.
-    await page.getByText('Reading the run').waitFor({state: 'detached', timeout: 120_000});
+    await page.getByRole('heading', {name: heading}).waitFor({timeout: 120_000});
     await page.screenshot({path: `${PICTURES}${name}.png`});
   }
   await browser.close();
