@@ -54,12 +54,15 @@ const MOST_EVENTS = 40;
 export function runPage(page: RunPage, now: number): Section[] {
   const {run} = page.state;
   const {head, samples, history, stats, spec} = runSections(page, now);
+  const where = [section('output', run.total_shards > 0 ? output(page) : html``)];
+  const isOver = endOf(run) !== null;
   return [
     section('head', head),
-    section('output', run.total_shards > 0 ? output(page) : html``),
+    ...(isOver ? where : []),
     section('samples', samples),
     section('history', history),
     section('streams', streams(page)),
+    ...(isOver ? [] : where),
     section('features', run.total_shards > 0 ? features(run) : html``),
     section('tpus', tpus(page, now)),
     section('stats', stats),
