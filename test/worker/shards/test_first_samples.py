@@ -83,17 +83,18 @@ def test_a_space_of_sentencepiece_is_with_its_word_and_a_character_with_its_last
 
 
 @pytest.mark.slow
-def test_a_stream_goes_on_without_the_samples_and_a_later_attempt_stores_them(storage, extract, monkeypatch):
+@pytest.mark.parametrize("error", [Failure("model", "the decoder panics"), MemoryError()])
+def test_a_stream_goes_on_without_the_samples(storage, extract, monkeypatch, error):
     def fail(*_):
-        raise Failure("model", "the decoder panics")
+        raise error
 
-    stream = a_stream(storage, text_lines(30))
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalSettings, "texts", fail)
-        assert extract(stream, shard_size_gb=SMALL) == "completed"
-    first = outputs(storage)
-    assert "samples.json" not in first
-    for _ in range(2):
-        assert extract(stream, shard_size_gb=SMALL) == "completed"
-        assert outputs(storage).items() > first.items()
-        assert len(json.loads(outputs(storage)["samples.json"])["samples"]) == 3
+    monkeypatch.setattr(LocalSettings, "texts", fail)
+    assert extract(a_stream(storage, text_lines(30)), shard_size_gb=SMALL) == "completed"
+    assert "samples.json" not in outputs(storage) and "metadata.json" in outputs(storage)
+
+
+@pytest.mark.parametrize("spans", [[], [[0, 2], [1, 3], [4, 5]], [[0, 6]]])
+def test_the_tokens_of_pools_are_those_of_any_span(spans):
+    (found,) = shown([a_sample(0, 6, pools=np.array(spans, np.int32).reshape(-1, 2))])
+    wanted = sorted({place for begin, end in spans for place in range(begin, end)})
+    assert found["rows"] == (None if len(wanted) == 6 else wanted)

@@ -101,12 +101,23 @@ def _export(run: Run, args: argparse.Namespace, progress: Callable[[int, int], N
         options = {"context_size": args.context_size, "progress": progress}
         return features.to_delphi(run, args.output, args.layer, args.site, **options)
     if args.to == "features":
-        options = {"tokenizer": pairs.tokenizer_of(run, args.tokenizer), "progress": progress}
+        options = {"tokenizer": _tokenizer(run, args.tokenizer), "progress": progress}
         return features.to_feature_json(run, args.output, args.layer, args.ids, args.site, **options)
     if run.sites and (args.site is None and len(run.sites) > 1 or args.site not in (None, *run.sites)):
         raise ValueError(f"it has the sites {', '.join(run.sites)}: pass one of them, such as --site {run.sites[0]}")
     write, more = _writer(run, args)
     return write(run, args.output, args.layer, args.site, dtype=args.dtype, progress=progress, **more)
+
+
+def _tokenizer(run: Run, where: str | None):
+    """None, and a note, if the model of the run cannot be reached: token ids then take the place of texts."""
+    try:
+        return pairs.tokenizer_of(run, where)
+    except (OSError, ValueError, ImportError) as error:
+        if where is not None:
+            raise
+        print(printable(f"note: token ids in place of texts, because {error}"), file=sys.stderr, flush=True)
+        return None
 
 
 def _writer(run: Run, args: argparse.Namespace) -> tuple[Callable[..., Any], dict[str, Any]]:

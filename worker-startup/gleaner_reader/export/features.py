@@ -163,8 +163,8 @@ def to_feature_json(
                 )
             facts = vars(feature) | {"histogram": feature.histogram.tolist(), "examples": examples}
             del facts["top"]
-            with open(unfinished.path(f"{feature.id}.json"), "w", encoding="utf-8") as file:
-                json.dump(facts, file, ensure_ascii=False)
+            with open(unfinished.path(f"{feature.id}.json"), "w", encoding="ascii") as file:
+                json.dump(facts, file)
         unfinished.keep(features=min(begin + _FEATURES_AT_ONCE, len(ids)))
     export = FeaturesExport(run.url, name, layer, len(ids), run.num_rows)
     unfinished.finish(asdict(export))

@@ -74,9 +74,9 @@ def to_pairs(
     def write_lines(part: int) -> None:
         name = part_name(part)
         path = unfinished.path(name.replace(".safetensors", ".jsonl"))
-        with open(f"{path}.new", "w", encoding="utf-8") as file:
+        with open(f"{path}.new", "w", encoding="ascii") as file:
             for row, line in enumerate(lines):
-                file.write(json.dumps(line | {"vector": {"file": name, "row": row}}, ensure_ascii=False) + "\n")
+                file.write(json.dumps(line | {"vector": {"file": name, "row": row}}) + "\n")
             file.flush()
             os.fsync(file.fileno())
         os.replace(f"{path}.new", path)

@@ -13,12 +13,12 @@ SAMPLES = "samples.jsonl"
 def write_samples(run: "Run", unfinished: "Unfinished", context_size: int = 0) -> None:
     """Writes a line of JSON for each stored sample, in the order of storage.
 
-    It has `stream`, `sample`, `rows` (the first one of the run, and the one after the last), `kept` of a run that keeps
-    fields, and `line` and `chunk` where records are cut or joined. context_size: adds `contexts`, numbered over the run
-    like `rows`, if each sample is cut into contexts of so many rows and the rest is left out.
+    It has `stream`, `sample` from 0, `rows` (the first one of the run, and the one after the last), `kept` of a run that
+    keeps fields, and `line` from 1 and `chunk` from 0 where records are cut or joined. context_size: adds `contexts`,
+    numbered over the run like `rows`, if each sample is cut into contexts of so many rows and the rest is left out.
     """
     rows = contexts = 0
-    with open(unfinished.path(SAMPLES), "w", encoding="utf-8") as file:
+    with open(unfinished.path(SAMPLES), "w", encoding="ascii") as file:
         for shard in run.shards:
             index = run.index(shard)
             for place, sample in enumerate(index.sample_idx.tolist()):
@@ -27,8 +27,8 @@ def write_samples(run: "Run", unfinished: "Unfinished", context_size: int = 0) -
                 if context_size:
                     line["contexts"] = [contexts, contexts := contexts + (end - begin) // context_size]
                 if index.lines is not None and index.chunks is not None:
-                    line |= {"line": int(index.lines[place]), "chunk": int(index.chunks[place])}
+                    line |= {"line": int(index.lines[place]) + 1, "chunk": int(index.chunks[place])}
                 if index.kept:
                     line["kept"] = index.kept[place]
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                file.write(json.dumps(line) + "\n")
             rows += shard.num_rows

@@ -168,7 +168,7 @@ class Questions(Shards[Shard]):
             histogram += np.histogram2d(groups, values, (np.arange(count + 1), HISTOGRAM_EDGES))[0].astype(np.int64)
             found = best(found, n, per_sample, (piece, rows, values, groups))
             if state is not None:
-                counts = {str(stream): each.tolist() for stream, each in by_stream.items()}
+                counts = {str(stream): each.tolist() for stream, each in by_stream.items() if each.any()}
                 state |= {
                     "rows": piece.end,
                     "best": found.tolist(),
@@ -179,10 +179,12 @@ class Questions(Shards[Shard]):
         stats = [shard.stats.get(f"{name}.{layer}") for shard in self.shards]
         is_cut, result = any(isinstance(each, dict) and each.get("cut") for each in stats), {}
         origins = self.rows(found["row"], context=context, tokenizer=tokenizer)
-        rows_of = {stream: max(sum(s.num_rows for s in self.shards if s.stream == stream), 1) for stream in by_stream}
+        rows_of = dict.fromkeys(by_stream, 0)
+        for shard in self.shards:
+            rows_of[shard.stream] += shard.num_rows
         for place, id in enumerate(wanted.tolist()):
             counts = {stream: int(each[place]) for stream, each in by_stream.items()}
-            densities = {stream: each / rows_of[stream] for stream, each in counts.items()}
+            densities = {stream: each / max(rows_of[stream], 1) for stream, each in counts.items()}
             active, here = sum(counts.values()), np.flatnonzero(found["group"] == place)
             top = Top(found["row"][here], found["score"][here], [origins[row] for row in here.tolist()])
             facts = active, active / max(self.num_rows, 1), is_cut, float(top.scores.max(initial=0))
@@ -191,7 +193,7 @@ class Questions(Shards[Shard]):
 
     def _resumed(self, state: dict | None, *question: Any) -> dict:
         """The state, or a new one, of a question. Raises ValueError for the state of another question."""
-        asked = json.dumps([*question, [shard.size_bytes for shard in self.shards]])
+        asked = json.dumps([*question, self.first.metadata, [shard.size_bytes for shard in self.shards]])
         of, state = hashlib.sha256(asked.encode()).hexdigest(), {} if state is None else state
         if state.setdefault("of", of) != of:
             raise ValueError("Failed to resume: the state is of another question or of other shards; use state={}")

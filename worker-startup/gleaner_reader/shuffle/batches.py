@@ -45,7 +45,8 @@ class Batches:
         max_norm_multiple: leave out rows whose L2 norm is more than this many times the median norm of their group.
         as_: the kind of array: "numpy", "torch" or "jax".
         dtype: "float32", "float16" or "bfloat16"; None for the stored type, with int8 as float32.
-        with_index: whether a batch is (rows, ids): int64 [batch_rows], the number of each row, as `Run.rows` takes it.
+        with_index: whether a batch is (rows, ids), with the number of each row as `Run.rows` takes it: int64
+            [batch_rows] of numpy for any `as_`.
         share: (number, of) for process `number` of several that divide the rows. A worker of torch's DataLoader takes
             its share by itself.
         state: a result of state(), where the iteration resumes.

@@ -36,7 +36,8 @@ class Group:
     """Rows that are in memory together, layer after layer, and the order in which they are returned."""
 
     rows: Rows  # [layers * n, width]
-    numbers: np.ndarray  # int64 [n]: which row of the run each is
+    ends: np.ndarray  # int64 [chunks]: the row after each chunk
+    shifts: np.ndarray  # int64 [chunks]: the number in the run of a row, minus its number here
     order: np.ndarray  # int64 [those of the n rows that no filter left out]
     begins: np.ndarray | None  # int64 [layers]: where each layer begins in the rows; None for one layer
 
@@ -44,7 +45,7 @@ class Group:
         """Rows begin..end of the order, copied: [end - begin, width] or [end - begin, layers, width]. Their numbers."""
         places = self.order[begin:end]
         rows = self.rows.take(places if self.begins is None else places[:, None] + self.begins)
-        return rows, self.numbers[places]
+        return rows, places + self.shifts[np.searchsorted(self.ends, places, "right")]
 
 
 @dataclass(frozen=True)
@@ -141,8 +142,8 @@ def read_group(shuffle: Shuffle, chunks: np.ndarray, epoch: int, number: int, bu
     filter_, layers = shuffle.filter, len(shuffle.layers)
     sizes = chunks[:, 2] - chunks[:, 1]
     count = int(sizes.sum())
-    firsts = np.asarray(shuffle.run.row_offsets)[chunks[:, 0]] + chunks[:, 1]
-    numbers = np.repeat(firsts - (np.cumsum(sizes) - sizes), sizes) + np.arange(count)
+    ends = np.cumsum(sizes)
+    shifts = shuffle.run.row_offsets[chunks[:, 0]] + chunks[:, 1] - (ends - sizes)
     rows = buffer.take(slice(layers * count))
     _read_chunks(shuffle, chunks, rows)
     keep = np.ones(count, bool)
@@ -153,7 +154,7 @@ def read_group(shuffle: Shuffle, chunks: np.ndarray, epoch: int, number: int, bu
         norms = _norms(rows).reshape(layers, count)
         keep &= (norms <= filter_.max_norm_multiple * np.median(norms[:, keep], axis=1, keepdims=True)).all(axis=0)
     begins = None if isinstance(shuffle.layer, int) else np.arange(layers) * count
-    return Group(rows, numbers, order if keep.all() else order[keep[order]], begins)
+    return Group(rows, ends, shifts, order if keep.all() else order[keep[order]], begins)
 
 
 def order_of(count: int, *seed: int) -> np.ndarray:

@@ -76,7 +76,6 @@ class Uploader:
 
     def skip(self, plan: ShardPlan, info: ObjectInfo) -> None:
         """Counts a shard that the bucket has already."""
-        self._store_samples(plan)
         sha256 = info.metadata.get("sha256", "")
         self._add(plan, shard_entry(self._work, self._model, plan, info.size_bytes, info.crc32c, sha256))
 
@@ -103,13 +102,12 @@ class Uploader:
         pipeline.notify()
 
     def _store_samples(self, plan: ShardPlan) -> None:
-        """Creates samples.json before the first shard. Only people read it, so a stream goes on without it."""
-        if plan.number > 1 or self._existing.has_samples:
-            return
+        """Creates samples.json before the first shard; the first one stays. Only people read it, so a stream goes on
+        without it."""
         try:
-            if content := self._samples():
+            if plan.number == 1 and (content := self._samples()):
                 self._create(SAMPLES, BytesContent(content), "application/json")
-        except (Failure, CancelledError) as error:  # a drain ends the processes that decode
+        except (Failure, CancelledError, MemoryError) as error:  # a drain ends the processes that decode
             log.warning("Failed to store %s of %s: %s", SAMPLES, self._work.object, error)
 
     def _create_shard(

@@ -9,7 +9,6 @@ from ..model.model import Model
 from ..names import parse_shard
 from ..spec.work import Work
 from ..storage.objects import Bucket, ObjectInfo
-from .first_samples import SAMPLES
 from .plan import ShardPlan
 from .shard_identity import disagreement, is_of_lease, shard_identity
 
@@ -23,9 +22,7 @@ class ExistingShards:
         self._work, self._bucket = work, bucket
         self._fingerprint = model.fingerprint
         self._objects: dict[int, ObjectInfo] = {}  # by shard number
-        self.has_samples = False
         for info in bucket.list(work.output_prefix):
-            self.has_samples = self.has_samples or info.name == f"{work.output_prefix}{SAMPLES}"
             parsed = parse_shard(work.output_prefix, info.name)
             if not parsed or parsed[1] != work.spec.format:
                 continue

@@ -43,7 +43,10 @@ def _shown(sample: Sample, texts: Callable[[list[int]], list[str]], special_ids:
     ids, at = sample.token_ids, np.arange(len(sample.token_ids))
     taken = np.isin(at, at if sample.positions is None else sample.positions)
     if sample.pools is not None:
-        taken &= ((at >= sample.pools[:, :1]) & (at < sample.pools[:, 1:])).any(0)
+        edges = np.zeros(len(ids) + 1, np.int64)
+        np.add.at(edges, sample.pools[:, 0], 1)
+        np.add.at(edges, sample.pools[:, 1], -1)
+        taken &= np.cumsum(edges[:-1]) > 0
     if len(ids) > 2 * _END:
         ends = np.r_[at[:_END], at[-_END:]]
         tokens = texts(ids[:_END].tolist()) + texts(ids[-_END - _BEFORE :].tolist())[_BEFORE:]
