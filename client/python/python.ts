@@ -39,6 +39,7 @@ export function workerPython(
     environments.get(lock) ??
     environmentFolder(lock).then(folder => callScript('make_environment', [folder, lock, builds], say));
   environments.set(lock, made);
+  made.catch(() => environments.delete(lock)); // the next call tries again
   return made;
 }
 

@@ -25,13 +25,17 @@ export const featureFile = z.strictObject({
 });
 export type Feature = z.infer<typeof featureFile>;
 
-/** `version`: of the shards, which an unfinished run has more and more of. */
-export type FeatureAsked = {run: string; version: string; name: string; layer: number; id: number};
-/** What is known of a feature now: all, how far its reading is, or why it failed. */
-export type FeatureKnown = {feature: Feature} | {reading: string} | {failed: string};
+type FeatureOf = {run: string; name: string; layer: number; id: number};
+/** `version`: of the shards of a completed run; another run may have had its name. */
+export type FeatureAsked = FeatureOf & {version: string; isComplete: boolean};
+/** What is known of a feature now. `reading`: the progress. `isUnread`: nothing reads it. */
+export type FeatureKnown = {feature: Feature} | {reading: string} | {failed: string} | {isUnread: true};
 
-/** Reads features in the background, one at a time, and each once. */
-export type FeatureReader = {read(asked: FeatureAsked): Promise<FeatureKnown>; close(): void};
+/** Reads features in the background, one at a time, and each once. A reading ends when no page asks any more. */
+export type FeatureReader = {
+  read(asked: FeatureAsked, mayRead: boolean): Promise<FeatureKnown>;
+  close(): void;
+};
 
 /** The reductions of a run that are features; a run without any has none. */
 export function featuresOf({spec}: Run): {name: string}[] {
@@ -41,10 +45,10 @@ export function featuresOf({spec}: Run): {name: string}[] {
 /** What a page asks for; undefined if no run has such features. */
 export async function askedFeature(
   {store, objects}: Cloud,
-  {run, ...wanted}: Omit<FeatureAsked, 'version'>,
+  {run, ...wanted}: FeatureOf,
 ): Promise<FeatureAsked | undefined> {
   const found = await runRecords.get(store, run);
   if (!found || !featuresOf(found).some(({name}) => name === wanted.name)) return undefined;
   const digest = found.status === 'completed' ? (await readResult(objects, run))?.digest : undefined;
-  return {run, version: `${found.created_at} ${digest ?? found.total_shards}`, ...wanted};
+  return {run, version: `${found.created_at} ${digest}`, isComplete: digest !== undefined, ...wanted};
 }

@@ -23,7 +23,7 @@ const firstSamples = z.strictObject({
 export type FirstSample = z.infer<typeof sample>;
 export type FirstSamples = {stream: string; samples: FirstSample[]};
 
-/** Those of the first stream that has them; null without a stream that has. */
+/** Those of the first stream that has them; null if no stream has. */
 export async function readFirstSamples(
   objects: Objects,
   streams: readonly Stream[],

@@ -21,14 +21,18 @@ const KINDS: [kind: string, has: (sample: FirstSample) => boolean, text: string]
 export function sampleTexts({stream, samples}: FirstSamples): Html {
   const used = KINDS.filter(([, has]) => samples.some(has));
   const legend = used.map(([kind, , text]) => html`<li><span class="token ${kind}">${text}</span></li>`);
-  const all = samples.every(({rows}) => rows === null) ? ' Every token is stored or pooled.' : '';
-  const [first, ...others] = samples.map(sampleText);
+  const hasAll = samples.every(({rows}) => rows === null);
+  const all = hasAll ? ' Every token is stored or pooled.' : '';
+  const [first, ...others] = samples.map(each => sampleText(each, hasAll));
   const more = others.length > 0 ? html`<details><summary>More samples</summary>${others}</details>` : '';
   return html`<h2>${samples.length === 3 ? 'Three' : 'First'} samples as the model saw them</h2><p class="quiet">The first of stream ${stream}, each token in its own box; ↵ is the end of a line, ▫ a token without text of its own.${all}</p>${used.length > 0 ? html`<ul class="legend">${legend}</ul>` : ''}${first}${more}`;
 }
 
-function sampleText({sample, line, tokens, special, rows, mask, left_out}: FirstSample): Html {
-  const sets = {special: new Set(special), chosen: new Set(rows)};
+function sampleText(
+  {sample, line, tokens, special, rows, mask, left_out}: FirstSample,
+  hasAll: boolean,
+): Html {
+  const sets = {special: new Set(special), chosen: new Set(rows ?? (hasAll ? [] : tokens.keys()))};
   const spans: Part[] = tokens.map((text, place) =>
     token(text, [
       sets.special.has(place) ? 'special' : '',

@@ -66,12 +66,13 @@ export const PAGES: Page[] = [
   {
     path: '/runs/:run/features/:name/:layer/:id',
     title: ({run, name, layer, id}) => `Feature ${name}.${layer} ${id} of ${run}`,
-    read: async ({cloud, features}, {params: {run = '', name = '', layer = '', id = ''}}) => {
+    read: async ({cloud, features}, {params: {run = '', name = '', layer = '', id = ''}, query}) => {
       const isKnown = features && isRunId(run) && /^\d{1,9}\.\d{1,9}$/.test(`${layer}.${id}`);
       const wanted = {run, name, layer: Number(layer), id: Number(id)};
       const asked = isKnown ? await askedFeature(cloud, wanted) : undefined;
       if (!features || !asked) return missing('feature', `${run}/${name}.${layer}/${id}`);
-      return featurePage(asked, await features.read(asked));
+      const mayRead = !cloud.connection.is_google || query.get('read') === '1';
+      return featurePage(asked, await features.read(asked, mayRead));
     },
   },
   tpu('/tpus/:tpu'),

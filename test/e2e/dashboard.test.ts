@@ -234,7 +234,7 @@ describe('The pages in a browser', () => {
     assert.deepEqual(await page.locator('.strongest').allInnerTexts(), [TOKENS[1], '5']);
     assert.equal(await page.locator('#examples .token[title]').count(), 4);
     known = {failed: HOSTILE};
-    await page.getByText(`Not read: ${HOSTILE}`).waitFor(wait);
+    await page.getByText(`Failed to read: ${HOSTILE}`).waitFor(wait);
     known = FEATURE;
     assert.equal(await page.evaluate(() => (globalThis as {hacked?: number}).hacked), undefined);
     await context.close();

@@ -10,7 +10,7 @@ import {Folder} from '../../support/machine/folder.ts';
 import {until} from '../../support/machine/until.ts';
 
 const CONNECTION = googleConnection({project: 'p', deployment: 'gleaner', origin: 'the test'});
-const ASKED: FeatureAsked = {run: 'my-run', version: '1', name: 'scope', layer: 2, id: 7};
+const ASKED: FeatureAsked = {run: 'my-run', version: '1', isComplete: true, name: 'scope', layer: 2, id: 7};
 const FEATURE = {
   ...{name: 'scope', layer: 2, id: 7, active: 0, density: 0, at_least: false, max: 0},
   ...{by_stream: {}, density_by_stream: {}, histogram: Array(64).fill(0), examples: []},
@@ -39,7 +39,13 @@ function aReader() {
     started.push({args, say, signal, end});
     return promise;
   };
-  return {reader: featureReader(CONNECTION, {run, now: () => clock.now_ms}), started, clock};
+  const begun = (count: number) =>
+    until(
+      `${count} starts`,
+      async () => started.length,
+      each => each === count,
+    );
+  return {reader: featureReader(CONNECTION, {run, now: () => clock.now_ms}), started, begun, clock};
 }
 
 describe('The reader of features', () => {
@@ -53,21 +59,23 @@ describe('The reader of features', () => {
   });
 
   it('the reader of features reads one at a time, says how far it is, and finds it again in the cache', async () => {
-    const {reader, started} = aReader();
-    await Promise.all([reader.read(ASKED), reader.read(ASKED)]);
+    const {reader, started, begun} = aReader();
+    await Promise.all([reader.read(ASKED, true), reader.read(ASKED, true)]);
+    await begun(1);
     started[0]?.say('1,000 of 20,000 rows');
-    assert.deepEqual(await reader.read(ASKED), {reading: '1,000 of 20,000 rows'});
-    assert.deepEqual(await reader.read({...ASKED, id: 8}), {reading: 'another feature is read first'});
+    assert.deepEqual(await reader.read(ASKED, true), {reading: '1,000 of 20,000 rows'});
+    assert.deepEqual(await reader.read({...ASKED, id: 8}, true), {reading: 'waiting for another feature'});
     started[0]?.end(FEATURE);
     const known = await until(
       'the feature',
-      () => reader.read(ASKED),
+      () => reader.read(ASKED, true),
       each => !('reading' in each),
     );
     assert.deepEqual(known, {feature: FEATURE});
-    assert.deepEqual(await aReader().reader.read(ASKED), {feature: FEATURE});
+    assert.deepEqual(await aReader().reader.read(ASKED, true), {feature: FEATURE});
     assert.equal(started.length, 1);
-    await reader.read({...ASKED, version: '2'});
+    await reader.read({...ASKED, version: '2'}, true);
+    await begun(2);
     assert.match(
       started[1]?.args.join(' ') ?? 'further shards are not read',
       /export gs:\/\/\S+\/activations\/my-run --to features --layer 2 --ids 7 --site scope --output /,
@@ -76,22 +84,39 @@ describe('The reader of features', () => {
     assert.equal(started[1]?.signal?.aborted, true);
   });
 
+  it('the reader of features shows what it has of an unfinished run while it reads that again, and stops when nobody asks', async () => {
+    const {reader, started, begun, clock} = aReader();
+    const asked = {...ASKED, isComplete: false};
+    assert.deepEqual(await reader.read(asked, false), {isUnread: true});
+    await reader.read(asked, true);
+    await begun(1);
+    started[0]?.end(FEATURE);
+    const isKnown = (known: FeatureKnown) => 'feature' in known;
+    await until('the feature', () => reader.read(asked, true), isKnown);
+    clock.now_ms = Date.now() + 700_000;
+    assert.deepEqual(await reader.read(asked, true), {feature: FEATURE});
+    await begun(2);
+    clock.now_ms += 70_000;
+    await until('the end', async () => started[1]?.signal?.aborted, Boolean);
+  });
+
   for (const [name, end, says] of [
     ['that ends with an error', 'Failed to export: no tokenizer', /^Failed to export: no tokenizer$/],
     ['whose file has another form', {...FEATURE, histogram: [1]}, /7\.json/],
   ] as const)
     it(`the reader of features says why a reading failed ${name}, and tries again when no page has asked for a while`, async () => {
-      const {reader, started, clock} = aReader();
-      await reader.read(ASKED);
+      const {reader, started, begun, clock} = aReader();
+      await reader.read(ASKED, true);
+      await begun(1);
       started[0]?.end(end);
       const hasFailed = (known: FeatureKnown) => 'failed' in known && says.test(known.failed);
       for (let n = 0; n < 5; n++) {
-        await until('the failure', () => reader.read(ASKED), hasFailed);
-        clock.now_ms += 20_000;
+        await until('the failure', () => reader.read(ASKED, true), hasFailed);
+        clock.now_ms += 40_000;
       }
       assert.equal(started.length, 1);
-      clock.now_ms += 20_000;
-      assert.ok('reading' in (await reader.read(ASKED)));
-      assert.equal(started.length, 2);
+      clock.now_ms += 40_000;
+      assert.ok('reading' in (await reader.read(ASKED, true)));
+      await begun(2);
     });
 });
