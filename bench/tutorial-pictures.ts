@@ -38,7 +38,10 @@ try {
 function lossCurve(printed: string): string {
   const [, ...attempts] = printed.split(/begins at step /);
   const curves = attempts.map(text =>
-    [...text.matchAll(/^step (\d+): loss ([\d.]+)$/gm)].map(([, step, loss]) => [Number(step), Number(loss)]),
+    [...text.matchAll(/^step (\d+) of \d+: loss ([\d.]+)$/gm)].map(([, step, loss]) => [
+      Number(step),
+      Number(loss),
+    ]),
   );
   const [steps, losses] = [0, 1].map(axis => curves.flat().map(point => point[axis] ?? 0));
   const [last, most] = [Math.max(...(steps ?? [])), Math.ceil(Math.max(...(losses ?? [])))];

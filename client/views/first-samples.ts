@@ -15,7 +15,7 @@ const sample = z.strictObject({
   ...{sample: count, line: count, left_out: count, special: places, rows: places.nullable()},
   ...{tokens: z.array(z.string().max(200)).max(MOST_TOKENS), mask: places.nullable()},
 });
-const firstSamples = z.strictObject({
+export const firstSamples = z.strictObject({
   samples: z.array(sample).min(1).max(3),
 });
 

@@ -18,7 +18,8 @@ function commandSection(lines: readonly Line[]): Section {
 
 const OPEN: Partial<Record<Run['status'], string>> = {active: 'pause', paused: 'resume'};
 
-export function runCommands({run, status, streams_failed, total_shards}: Run): Section {
+/** `exporting`: the command that writes a layer to files. */
+export function runCommands({run, status, streams_failed, total_shards}: Run, exporting?: string): Section {
   const turn = OPEN[status];
   const lines: Line[] = turn
     ? [
@@ -34,8 +35,7 @@ export function runCommands({run, status, streams_failed, total_shards}: Run): S
       ['Check each stored sample', `gleaner run verify ${run}`],
       ['Write a report to mail', `gleaner run report ${run} --verify`],
     );
-  if (status === 'completed')
-    lines.push(['Write one layer to files', `gleaner run export ${run} --layer 0 --output layer-0`]);
+  if (status === 'completed' && exporting) lines.push(['Write one layer to files', exporting]);
   return commandSection(lines);
 }
 

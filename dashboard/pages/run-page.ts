@@ -72,7 +72,7 @@ export function runPage(page: RunPage, now: number): Section[] {
       html`<h2>Events</h2>${eventList(page.events.slice(0, MOST_EVENTS))}<p>${link(`/events?run=${encodeURIComponent(run.run)}`, 'All events of the run')}</p>`,
     ),
     section('spec', spec),
-    runCommands(run),
+    runCommands(run, exportCommand(run)),
   ];
 }
 
@@ -176,7 +176,7 @@ export function loadingLines(folder: string, {spec}: Run): string[] {
   const {layer, name} = firstOutput(spec);
   const of = name ? `${layer}, "${name}"` : layer;
   const rows = [
-    `for rows in run.layer(${of}):  # [rows, ${name ? 'k' : 'd_model'}], shard by shard; only this layer is read`,
+    `for rows in run.layer(${of}):  # [rows, ${name ? 'width' : 'd_model'}], shard by shard; only this layer is read`,
     '    ...',
     `for batch in run.batches(${of}, batch_rows=4096, seed=0, as_="torch"):  # shuffled over the whole run`,
     '    ...',
@@ -189,11 +189,19 @@ export function loadingLines(folder: string, {spec}: Run): string[] {
   ];
 }
 
-/** What the lines read: a layer of the only site, of the first reduction, or of moments. */
-export function firstOutput(spec: Run['spec']) {
+/** Writes one layer to files. Undefined for a run of moments alone. */
+export function exportCommand({run, spec}: Run): string | undefined {
+  const {layer, name} = firstOutput(spec);
+  if (name === 'moments') return undefined;
+  return `gleaner run export ${run} --layer ${layer}${name ? ` --site ${name}` : ''} --output layer-${layer}`;
+}
+
+/** A layer of the only site, of the first one of several, of the first reduction, or of moments. */
+function firstOutput(spec: Run['spec']) {
   const {sites, features = [], project = [], moments, layers} = (spec ?? {}) as Partial<RunSpec>;
   const [entry] = sites?.length === 0 ? [...features, ...project, {...moments, name: 'moments'}] : [];
-  return {layer: layerNumbers(entry?.layers ?? layers ?? 'all', 1)[0] ?? 0, name: entry?.name};
+  const name = entry?.name ?? (sites && sites.length > 1 ? sites[0] : undefined);
+  return {layer: layerNumbers(entry?.layers ?? layers ?? 'all', 1)[0] ?? 0, name};
 }
 
 function streamColumns({run: {run}, tpus}: RunPage['state']): Column<Stream, Part>[] {

@@ -17,7 +17,7 @@ import type {Run} from '../../shared/domain/records/run.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
 import {utcText} from '../../shared/domain/time.ts';
 import {facts, figures, further, type Html, html, type Part, state, table} from '../html/html.ts';
-import {firstOutput, loadingLines, runSections} from '../pages/run-page.ts';
+import {exportCommand, loadingLines, runSections} from '../pages/run-page.ts';
 import {exact, file, line, part, still} from './frame.ts';
 
 /** Streams that the appendix lists. The digest has all. */
@@ -78,9 +78,8 @@ function origin({page, dataset}: Report, {bucket, project}: Made): Html {
         .join(', '),
     ],
   ];
-  const {layer, name} = firstOutput(run.spec);
-  const site = name === undefined ? '' : ` --site ${name}`;
-  return html`${facts(values)}<h3>How to load it</h3><pre>${loadingLines(folder, run).join('\n')}</pre><p class="quiet">Each shard is a ${text(run.spec?.format) ?? 'safetensors'} file with the index, the tokens and the rows of its samples.${name === 'moments' ? '' : html` ${line(`gleaner run export ${run.run} --layer ${layer}${site} --output layer-${layer}`)} writes one layer to files.`}</p>`;
+  const exporting = exportCommand(run);
+  return html`${facts(values)}<h3>How to load it</h3><pre>${loadingLines(folder, run).join('\n')}</pre><p class="quiet">Each shard is a ${text(run.spec?.format) ?? 'safetensors'} file with the index, the tokens and the rows of its samples.${exporting ? html` ${line(exporting)} writes one layer to files.` : ''}</p>`;
 }
 
 function lengths({total_tokens, total_samples_processed}: Run, {streams}: Report['dataset']): string {

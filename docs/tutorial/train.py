@@ -125,7 +125,7 @@ while step < STEPS:
     losses.append(value)
     step += 1
     if step % max(1, STEPS // SAVES) == 0:
-        print(f"step {step}: loss {np.mean(losses[-STEPS // SAVES :]):.2f}", flush=True)
+        print(f"step {step} of {STEPS}: loss {np.mean(losses[-STEPS // SAVES :]):.2f}", flush=True)
         save(state, step)
 write_model(state["weights"], tokenizer)
 result = f"loss {np.mean(losses[-STEPS // SAVES :]):.2f}"

@@ -1,9 +1,12 @@
 /** The commands of the pages work as they are written. */
 import assert from 'node:assert/strict';
 import type {ChildProcess} from 'node:child_process';
-import {mkdtempSync, rmSync} from 'node:fs';
+import {mkdtempSync, readFileSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
+import {featureFile} from '../../client/views/feature.ts';
+import {firstSamples} from '../../client/views/first-samples.ts';
+import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 import {readPage} from '../support/docs/doc-blocks.ts';
 import {end, isLike, type Place, preparePlace, runPage} from '../support/docs/doc-runner.ts';
 
@@ -74,9 +77,17 @@ describe('commands of the documents', () => {
     const short = readPage('docs/tutorial.md')
       .replaceAll(/STEPS=\d+/g, 'STEPS=20 --env BATCH=1')
       .replace('tutorial 1000', 'tutorial 40')
-      .replace('\nsleep 60\n', '\n')
       .replace('--num-streams 2', '--num-streams 1');
-    await runPage(place, 'docs/tutorial.md', background, short);
+    const options = '--to features --layer 2 --site sae --ids 3 --output one';
+    const more = `\n\`\`\`sh run\nnpx gleaner run export features ${options}\n\`\`\`\n`;
+    const printed = (await runPage(place, 'docs/tutorial.md', background, short + more)).join('\n');
+    assert.match(printed, /begins at step [1-9]/);
+    assert.match(printed, /^digit: feature \d+, precision [\d.]+, recall [\d.]+$/m);
+    // The pages take only what the reader and the worker really write.
+    const lm = '.gleaner/local/buckets/gleaner-local/activations/lm/tpu_0/samples.json';
+    const [feature, samples] = ['one/3.json', lm].map(name => readFileSync(join(dir, name), 'utf8'));
+    assert.equal(parseJson(featureFile, feature ?? '', 'a feature').layer, 2);
+    assert.equal(parseJson(firstSamples, samples ?? '', 'samples').samples.length, 3);
   });
 
   it('docs/tutorial.md shows plain features @long', async () => {

@@ -1,15 +1,17 @@
 /** docs/tutorial.ipynb: the cells of docs/tutorial.md, in the format nbformat 4.5. */
 
+/** A cell in the background shows no output, and the next cell does not wait for it. */
+const LOG = 'local-up.log';
 /** The kernel may be in any environment, and Jupyter begins in the folder of the notebook. */
 const SETUP = `root = !git rev-parse --show-toplevel
 %cd -q {root[0]}
+!rm -f ${LOG}
 !npm ci --silent
 %pip install --quiet ./worker-startup/gleaner_reader tokenizers
 `;
-/** A cell in the background shows no output, and the next cell does not wait for it. */
-const LOG = 'local-up.log';
 const WAIT = `%%bash
-for each in {1..300}; do grep "is up" ${LOG} && break; sleep 1; done
+for each in {1..300}; do grep "is up" ${LOG} && exit; sleep 1; done
+cat ${LOG}; exit 1
 `;
 
 /** Cells of code for a fenced block; none for a block that is only read. */

@@ -107,14 +107,16 @@ describe('The report of a run', () => {
     );
   });
 
-  it('the report of a run without dense vectors reads what it stores', async () => {
+  it('the report of a run has lines that read what it stores', async () => {
     const report = await aReport();
     const textOf = (spec: object) => {
       Object.assign(report.page.state.run, {spec: {sites: [], ...spec}});
       return runReport(report, MADE).replaceAll('&quot;', '"');
     };
     const probe = textOf({project: [{name: 'probe', weights: HOSTILE, layers: [9]}], layers: '4-7'});
-    assert.match(probe, /run\.layer\(9, "probe"\): {2}# \[rows, k\].*--layer 9 --site probe --output/s);
+    assert.match(probe, /run\.layer\(9, "probe"\): {2}# \[rows, width\].*--layer 9 --site probe --output/s);
+    const several = textOf({sites: ['mlp_out', 'resid_post'], layers: [2]});
+    assert.match(several, /run\.layer\(2, "mlp_out"\).*--layer 2 --site mlp_out --output layer-2/s);
     const moments = textOf({moments: {sites: ['resid_post'], layers: '2-3'}, layers: 'all'});
     assert.match(moments, /run\.moments\(2\)/);
     assert.doesNotMatch(moments, /run\.layer|run export/);
