@@ -175,6 +175,16 @@ def test_each_line_of_pairs_has_the_tokens_that_its_vector_knows(tmp_path, small
         assert [line["span"] for line in lines[:2]] == run.sample(0, lines[0]["sample"]).span_idx.tolist()
 
 
+def test_half_of_a_character_in_a_kept_field_comes_through_each_export(tmp_path, monkeypatch, tokenizer):
+    run = gleaner_reader.open(store_run(tmp_path / "run", keep=True).folder)
+    parse, half = gleaner_reader.format.index._parse_kept, {"text": "\ud83d"}
+    monkeypatch.setattr(gleaner_reader.format.index, "_parse_kept", lambda *of: [each | half for each in parse(*of)])
+    to_npy(run, str(tmp_path / "npy"), 2)
+    to_pairs(run, str(tmp_path / "pairs"), 2, tokenizer=tokenizer)
+    for name in ("npy/samples.jsonl", "pairs/samples.jsonl", "pairs/part-00001.jsonl"):
+        assert json.loads((tmp_path / name).read_text().splitlines()[0])["kept"]["text"] == "\ud83d"
+
+
 def test_a_tokenizer_of_another_model_is_refused(tmp_path, tokenizer):
     path = tmp_path / "tokenizer.json"
     tokenizer.save(str(path))
