@@ -1,7 +1,7 @@
 """Cuts files of this repository into pieces of about 400 characters: texts.jsonl in the folder that the command names.
 
-As many pieces of each kind, chosen from all files of the kind, in an order that is the same each time. The rest of a line
-with more than 400 characters is left out.
+As many pieces of each kind, chosen from all files of the kind, in an order that is the same each time. The rest of a
+line with more than 400 characters is left out.
 """
 
 import json

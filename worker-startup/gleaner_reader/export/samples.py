@@ -13,9 +13,10 @@ SAMPLES = "samples.jsonl"
 def write_samples(run: "Run", unfinished: "Unfinished", context_size: int = 0) -> None:
     """Writes a line of JSON for each stored sample, in the order of storage.
 
-    It has `stream`, `sample` from 0, `rows` (the first one of the run, and the one after the last), `kept` of a run that
-    keeps fields, and `line` from 1 and `chunk` from 0 where records are cut or joined. context_size: adds `contexts`,
-    numbered over the run like `rows`, if each sample is cut into contexts of so many rows and the rest is left out.
+    It has `stream`, `sample` from 0, `rows` (the first one of the run, and the one after the last), `kept` of a run
+    that keeps fields, and `line` from 1 and `chunk` from 0 where records are cut or joined. context_size: adds
+    `contexts`, numbered over the run like `rows`, if each sample is cut into contexts of so many rows and the rest is
+    left out.
     """
     rows = contexts = 0
     with open(unfinished.path(SAMPLES), "w", encoding="ascii") as file:
