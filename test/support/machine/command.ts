@@ -1,4 +1,6 @@
 /** Commands in the process of the test. A process for each would take a quarter of a second of a core. */
+// It starts its process in the folder in which it is loaded: before a command leaves for a folder that is removed later.
+import 'esbuild';
 import {runCommandLine} from '../../../cli/command-line.ts';
 
 type Ended = {code: number; stdout: string; stderr: string};

@@ -5,8 +5,6 @@ import {renameSync, rmSync, truncateSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import {join} from 'node:path';
 import {promisify} from 'node:util';
-// It starts its process in the folder in which it is loaded, which is here before any test has left for a folder of its own.
-import 'esbuild';
 import {ROOT} from '../../../cli/build/functions.ts';
 import {keepFiles, keptFile, sourceStack} from '../../../emulator/functions/one-file.ts';
 import {Folder} from '../../support/machine/folder.ts';
