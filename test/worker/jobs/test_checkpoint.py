@@ -3,12 +3,14 @@
 import hashlib
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
 import pytest
 
 from build import BUCKET, bucket
+from gleaner_worker.jobs import output as output_module
 from gleaner_worker.jobs.checkpoint import folder as folder_module
 from gleaner_worker.jobs.checkpoint import watch as watch_module
 from gleaner_worker.jobs.checkpoint.folder import has_writer, scan
@@ -29,6 +31,7 @@ class Attempts:
     def __init__(self, jobs):
         self.jobs, self.epoch = jobs, 0
         self.versions: list[dict] = []
+        self.outputs: list[str] = []  # stored before each version was known
         self.problems: list[str] = []
         self.limits = {"max_gb": 100, "max_files": 10_000, "every_s": 0.1}
 
@@ -48,6 +51,7 @@ class Attempts:
             if problem:
                 self.problems.append(problem)
             if version:
+                self.outputs.append(self.output())
                 name = f"{JOB}epoch_{self.epoch}/host_{host}/{version['version']:06d}/manifest.json"
                 self.versions.append(version | {"parts": {str(host): {"object": name, "digest": version["digest"]}}})
 
@@ -150,6 +154,13 @@ def test_a_program_names_its_moments(attempts):
     attempts.run("cat $JOB_CHECKPOINT/step")
     assert attempts.output().splitlines()[0].startswith("[gleaner] checkpoint of version 1 (step 2) restored")
     assert attempts.output().splitlines()[1:] == ["2"]
+
+
+def test_the_output_before_a_version_is_stored_before_it_is_known(attempts, monkeypatch):
+    monkeypatch.setattr(output_module, "EVERY_S", 1000)
+    for _ in range(2):
+        attempts.run("echo x >> $JOB_CHECKPOINT/file")
+    assert re.fullmatch(r"\[gleaner\] checkpoint of version 0 restored in .* s\n", attempts.outputs[1])
 
 
 def test_a_signal_leaves_time_for_a_last_version(attempts):

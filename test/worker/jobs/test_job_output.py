@@ -37,6 +37,16 @@ def test_each_megabyte_of_output_is_stored_at_once_and_the_rest_at_the_end(stora
     assert [len(part) for part in parts(storage)] == [1 << 20, 1 << 20, 5]
 
 
+def test_output_that_must_hurry_waits_for_no_more(storage):
+    output = OutputParts(bucket(), "out", every_s=1000)
+    for line in (b"one\n", b"two\n"):
+        output.write(line)
+        output.hurry(HANG_S)
+        output.hurry(0)
+    assert parts(storage) == [b"one\n", b"two\n"]
+    output.close()
+
+
 def test_the_first_bytes_and_the_last_lines_of_a_long_output_are_kept(storage, monkeypatch):
     monkeypatch.setattr(output_module, "_LAST_BYTES", 20)
     output = OutputParts(bucket(), "out", max_bytes=10)

@@ -33,6 +33,7 @@ class OutputParts:
         self._waiting = bytearray()
         self._last = bytearray()  # the newest bytes after the head
         self._after_head = self._parts = 0
+        self._given = self._stored = self._urgent = 0  # bytes of the head; those before `urgent` wait for no others
         self._closing = self._ended = False
         self._contradiction: Contradicts | None = None
         self._thread = threading.Thread(target=self._run, name="output", daemon=True)
@@ -44,6 +45,13 @@ class OutputParts:
             while len(self._waiting) >= _MAX_WAITING and not (self._closing or self._ended):
                 self._changed.wait()
             self._add(data)
+
+    def hurry(self, give_up_after_s: float) -> None:
+        """Uploads what waits, and returns when it is stored, or after `give_up_after_s`."""
+        with self._changed:
+            self._urgent = given = self._given
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._stored >= given or self._ended, give_up_after_s)
 
     def close(self, give_up_after_s: float = 600, end: bytes = b"") -> None:
         """Uploads the rest, and `end` after it. Returns when the last part is stored, or after `give_up_after_s`.
@@ -63,6 +71,7 @@ class OutputParts:
     def _add(self, data: bytes) -> None:
         head = data[: self._left_bytes]
         self._left_bytes -= len(head)
+        self._given += len(head)
         self._waiting += head
         self._after_head += len(data) - len(head)
         self._last += data[len(head) :]
@@ -93,6 +102,9 @@ class OutputParts:
                     return
                 except Failure as error:
                     log.warning("%s; the output of this part is lost", error.reason)
+                with self._changed:
+                    self._stored += len(part)
+                    self._changed.notify_all()
         finally:
             with self._changed:
                 self._ended = True
@@ -104,7 +116,7 @@ class OutputParts:
         with self._changed:
             while not self._closing and len(self._waiting) < _PART_BYTES:
                 left = end - time.monotonic()
-                if left <= 0 and self._waiting:
+                if self._waiting and (left <= 0 or self._stored < self._urgent):
                     break
                 self._changed.wait(left if left > 0 else self._every_s)
             if not self._waiting:

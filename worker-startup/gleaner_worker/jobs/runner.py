@@ -211,7 +211,13 @@ class JobRunner:
         else:
             if problem is not None:
                 raise Unusable(problem)
-        prefix, report = f"{order['folder']}epoch_{self._epoch}/host_{process}/", self._report
+
+        def report(version: dict | None, problem: str | None) -> None:
+            if version is not None:  # the attempt that goes on from it continues this output without a gap
+                output.hurry(_LAST_OUTPUT_S)
+            self._report(version, problem)
+
+        prefix = f"{order['folder']}epoch_{self._epoch}/host_{process}/"
         watch = Watch(root, folder.copies, uid, bucket, order, prefix, processes, restored, report, note, self._stop)
         if problem is not None:
             watch.say(problem, is_told=True)
