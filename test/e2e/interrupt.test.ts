@@ -11,7 +11,7 @@ import {processes} from '../support/machine/home.ts';
 import {until} from '../support/machine/until.ts';
 
 const LAUNCHER = fileURLToPath(new URL('../../cli/gleaner.mjs', import.meta.url));
-const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
+const MAIN = fileURLToPath(new URL('../../cli/gleaner.mjs', import.meta.url));
 
 describe('Ctrl-C during the start of a local cloud', () => {
   const folder = new Folder(afterEach);

@@ -14,7 +14,7 @@ import {gleaner} from '../support/machine/command.ts';
 import {TestHome, texts} from '../support/machine/home.ts';
 import {until} from '../support/machine/until.ts';
 
-const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
+const MAIN = fileURLToPath(new URL('../../cli/gleaner.mjs', import.meta.url));
 const SPEC = ['--layers', '0-1', '--sites', 'resid_post'];
 
 type Sent = {done: string};

@@ -35,7 +35,7 @@ async function freePort(): Promise<number> {
 }
 
 /** `npx gleaner` and `gleaner` are this program, as npm links them in a checkout. */
-const GLEANER = `gleaner() { '${process.execPath}' '${ROOT}cli/main.ts' "$@"; }
+const GLEANER = `gleaner() { '${process.execPath}' '${ROOT}cli/gleaner.mjs' "$@"; }
 npx() { if [ "$1" = gleaner ]; then shift; gleaner "$@"; else command npx "$@"; fi; }
 `;
 

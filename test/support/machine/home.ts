@@ -24,7 +24,7 @@ import {until} from './until.ts';
 /** Variables of a cloud that ends a silent worker early. A killed VM and a vanished node are silent. */
 export const FAST = {GLEANER_LEASE_S: '8', GLEANER_SILENT_S: '12'};
 
-const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
+const MAIN = fileURLToPath(new URL('../../../cli/gleaner.mjs', import.meta.url));
 
 export type Ready = {
   ready: true;
