@@ -4,14 +4,11 @@ import {once} from 'node:events';
 import {mkdirSync, readdirSync, symlinkSync} from 'node:fs';
 import {join} from 'node:path';
 import {createInterface} from 'node:readline';
-import {fileURLToPath} from 'node:url';
 import {cacheFolder} from '../../client/python/python.ts';
 import {Folder} from '../support/machine/folder.ts';
 import {processes} from '../support/machine/home.ts';
+import {GLEANER} from '../support/machine/process.ts';
 import {until} from '../support/machine/until.ts';
-
-const LAUNCHER = fileURLToPath(new URL('../../cli/gleaner.mjs', import.meta.url));
-const MAIN = fileURLToPath(new URL('../../cli/gleaner.mjs', import.meta.url));
 
 describe('Ctrl-C during the start of a local cloud', () => {
   const folder = new Folder(afterEach);
@@ -32,7 +29,7 @@ describe('Ctrl-C during the start of a local cloud', () => {
   });
 
   async function interruptOnce(args: string[], target: (pid: number) => number): Promise<void> {
-    const child = spawn(process.execPath, [MAIN, ...args], {
+    const child = spawn(process.execPath, [GLEANER, ...args], {
       cwd: folder.path,
       detached: true,
       env: {...process.env, XDG_CACHE_HOME: folder.path},
@@ -67,7 +64,7 @@ describe('kill -9 of the launcher of a local cloud, which starts Node 24 from an
   it('leaves no process of the cloud', async () => {
     const older =
       'Object.defineProperty(process, "versions", {value: {...process.versions, node: "20.0.0"}})';
-    const options = ['--import', `data:text/javascript,${encodeURIComponent(older)}`, LAUNCHER];
+    const options = ['--import', `data:text/javascript,${encodeURIComponent(older)}`, GLEANER];
     const args = ['local', 'up', '--json', '--quiet', '--port', '0', '--dir', folder.at('cloud')];
     const launcher = spawn(process.execPath, [...options, ...args], {stdio: ['ignore', 'pipe', 'inherit']});
     await once(createInterface({input: launcher.stdout}), 'line');

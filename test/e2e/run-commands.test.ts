@@ -4,7 +4,6 @@ import {once} from 'node:events';
 import {mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {fileURLToPath} from 'node:url';
 import {notifyKeyFile} from '../../cli/local/local-deployment.ts';
 import {answers} from '../../client/json/index.ts';
 import type {Comparison} from '../../client/views/comparison.ts';
@@ -12,9 +11,9 @@ import {signedHeaders} from '../../shared/contracts/settings/webhook.ts';
 import {WebhookServer} from '../support/fakes/webhook-server.ts';
 import {gleaner} from '../support/machine/command.ts';
 import {TestHome, texts} from '../support/machine/home.ts';
+import {GLEANER} from '../support/machine/process.ts';
 import {until} from '../support/machine/until.ts';
 
-const MAIN = fileURLToPath(new URL('../../cli/gleaner.mjs', import.meta.url));
 const SPEC = ['--layers', '0-1', '--sites', 'resid_post'];
 
 type Sent = {done: string};
@@ -141,7 +140,7 @@ describe('The commands about runs, in a shell that points at another local cloud
 
   it('start a run from a folder, also after Ctrl-C', async () => {
     const args = ['run', 'start', 'ka', '--streams', streams, ...SPEC, '--dir', home.dir];
-    const child = spawn(process.execPath, [MAIN, ...args], {stdio: ['ignore', 'ignore', 'pipe']});
+    const child = spawn(process.execPath, [GLEANER, ...args], {stdio: ['ignore', 'ignore', 'pipe']});
     let said = '';
     child.stderr.on('data', chunk => {
       said += chunk;

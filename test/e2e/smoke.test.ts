@@ -6,7 +6,7 @@ import {delimiter, join} from 'node:path';
 import {urlWithToken} from '../../emulator/http/guard.ts';
 import {needEmulators} from '../contract/emulators.ts';
 import {FAST, gleaner, TestHome, texts} from '../support/machine/home.ts';
-import {ROOT} from '../support/machine/process.ts';
+import {GLEANER} from '../support/machine/process.ts';
 
 type Answer = {ok: boolean; spent_usd: number; steps: {step: string; status: string; saw: string}[]};
 
@@ -34,7 +34,7 @@ describe("gleaner smoke on Google's emulators of Firestore and Pub/Sub @long", (
 
   it('ends at Ctrl-C in the middle of a step, and names the run that works on', async () => {
     const given = ['smoke', '--dir', home.dir, '--state-file', file];
-    const child = spawn(process.execPath, [`${ROOT}cli/main.ts`, ...given]);
+    const child = spawn(process.execPath, [GLEANER, ...given]);
     let said = '';
     child.stderr.on('data', chunk => {
       const before = said;

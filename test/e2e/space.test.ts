@@ -3,9 +3,9 @@ import {spawnSync} from 'node:child_process';
 import {mkdirSync, mkdtempSync, readdirSync, rmdirSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {fileURLToPath} from 'node:url';
 import {watchSpace} from '../../cli/local/space.ts';
 import {gleaner} from '../support/machine/command.ts';
+import {GLEANER} from '../support/machine/process.ts';
 
 describe('The folder of a local cloud on a small disk', () => {
   let dir: string;
@@ -53,9 +53,8 @@ describe('The folder of a local cloud on a small disk', () => {
 describe('A local cloud in a shell that lets a process open few files', () => {
   it('is refused at the start with the limit and the command that raises it', () => {
     const dir = mkdtempSync(join(tmpdir(), 'gleaner-files-'));
-    const main = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
     const command = 'ulimit -n 64 && exec "$@"';
-    const start = [process.execPath, main, 'local', 'up', '--port', '0', '--dir', join(dir, 'cloud')];
+    const start = [process.execPath, GLEANER, 'local', 'up', '--port', '0', '--dir', join(dir, 'cloud')];
     const {status, stderr} = spawnSync('bash', ['-c', command, 'bash', ...start], {encoding: 'utf8'});
     rmSync(dir, {recursive: true});
     assert.match(stderr, /lets a process open 64 files, and a local cloud needs 256: raise .*`ulimit -n`/);

@@ -8,7 +8,7 @@ import {join} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {workerPython} from '../../../client/python/python.ts';
 import {listen, portOf} from '../machine/listen.ts';
-import {ROOT} from '../machine/process.ts';
+import {GLEANER, ROOT} from '../machine/process.ts';
 import {type Block, blocksOf} from './doc-blocks.ts';
 
 /** Longest start of a process of a `sh background` block. */
@@ -35,7 +35,7 @@ async function freePort(): Promise<number> {
 }
 
 /** `npx gleaner` and `gleaner` are this program, as npm links them in a checkout. */
-const GLEANER = `gleaner() { '${process.execPath}' '${ROOT}cli/gleaner.mjs' "$@"; }
+const COMMANDS = `gleaner() { '${process.execPath}' '${GLEANER}' "$@"; }
 npx() { if [ "$1" = gleaner ]; then shift; gleaner "$@"; else command npx "$@"; fi; }
 `;
 
@@ -57,7 +57,7 @@ export function scriptOf(lines: readonly string[]): string {
   const checked = lines.map(line =>
     / # exits with 1$/.test(line) ? `if ${line.replace(/ # exits with 1$/, '')}; then false; fi` : line,
   );
-  return `${GLEANER}set -eo pipefail\n${checked.join('\n')}\n`;
+  return `${COMMANDS}set -eo pipefail\n${checked.join('\n')}\n`;
 }
 
 /** True if the lines of `wanted` occur in `output` in their order. `…` in a line stands for any text. */
@@ -80,7 +80,7 @@ export function isLike(wanted: readonly string[], output: string): boolean {
 async function start(place: Place, {page, line, lines}: Block): Promise<ChildProcess> {
   const {dir: cwd, env} = place;
   const script = lines.join('\n').replaceAll(/\blocal up\b/g, `local up --port ${place.port}`);
-  const child = spawn('bash', ['-c', `${GLEANER}${script}`], {
+  const child = spawn('bash', ['-c', `${COMMANDS}${script}`], {
     cwd,
     env,
     detached: true,

@@ -6,7 +6,6 @@ import {tmpdir} from 'node:os';
 import {dirname, join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {setTimeout as sleep} from 'node:timers/promises';
-import {fileURLToPath} from 'node:url';
 import type {Report} from '../../../cli/run/verify.ts';
 import {running, runningCloud} from '../../../client/connection/connect.ts';
 import type {Connection} from '../../../client/connection/connection.ts';
@@ -19,12 +18,11 @@ import {openStore} from '../../../shared/open-store.ts';
 import type {Document, Objects, Store} from '../../../shared/ports/ports.ts';
 import {cloudState} from './a-cloud.ts';
 import * as command from './command.ts';
+import {GLEANER} from './process.ts';
 import {until} from './until.ts';
 
 /** Variables of a cloud that ends a silent worker early. A killed VM and a vanished node are silent. */
 export const FAST = {GLEANER_LEASE_S: '8', GLEANER_SILENT_S: '12'};
-
-const MAIN = fileURLToPath(new URL('../../../cli/gleaner.mjs', import.meta.url));
 
 export type Ready = {
   ready: true;
@@ -49,7 +47,7 @@ export function gleaner(
   options: {env?: Record<string, string>; cwd?: string} = {},
 ): Promise<{code: number; stdout: string; stderr: string}> {
   return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, [MAIN, ...args], {
+    const child = spawn(process.execPath, [GLEANER, ...args], {
       env: {...process.env, ...options.env},
       cwd: options.cwd,
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -116,7 +114,7 @@ export class TestHome {
       '--quiet',
       ...this.#flags,
     ];
-    const child = spawn(process.execPath, [MAIN, ...args], {
+    const child = spawn(process.execPath, [GLEANER, ...args], {
       env: this.#env,
       stdio: ['ignore', 'pipe', 'pipe'],
     });

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
 import {mkdirSync, realpathSync} from 'node:fs';
-import {fileURLToPath} from 'node:url';
 import {gleanerProgram, leavesOf} from '../../../cli/program.ts';
 import {cloudName, cloudText, parseCloudName} from '../../../client/connection/cloud-name.ts';
 import {googleConnection} from '../../../client/connection/google-connection.ts';
@@ -9,6 +8,7 @@ import {projectIn} from '../../../client/connection/settings-file.ts';
 import {markFolder} from '../../../emulator/state/own-folder.ts';
 import {gleaner} from '../../support/machine/command.ts';
 import {Folder} from '../../support/machine/folder.ts';
+import {GLEANER} from '../../support/machine/process.ts';
 
 describe('The cloud of a command', () => {
   const folder = new Folder(after);
@@ -196,7 +196,6 @@ describe('A deployment on Google Cloud', () => {
 });
 
 describe('Commands without credentials of Google', () => {
-  const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
   const home = new Folder();
   after(() => home.end());
 
@@ -209,7 +208,7 @@ describe('Commands without credentials of Google', () => {
         ...{PATH: process.env.PATH, HOME: home.path, METADATA_SERVER_DETECTION: 'none'},
         GLEANER_CLOUD: 'my-project-123',
       };
-      const {status, stderr} = spawnSync(process.execPath, [MAIN, ...command], {cwd: home.path, env});
+      const {status, stderr} = spawnSync(process.execPath, [GLEANER, ...command], {cwd: home.path, env});
       assert.equal(status, 1);
       assert.match(
         stderr.toString(),

@@ -1,14 +1,13 @@
 /** The question of commands that delete or buy, in a terminal. */
 import assert from 'node:assert/strict';
 import {delimiter} from 'node:path';
-import {fileURLToPath} from 'node:url';
 import {FakeTerraform} from '../../support/google/fake-terraform.ts';
 import {GoogleProject, PROJECT} from '../../support/google/google-project.ts';
 import {putBuiltEnvironment} from '../../support/machine/built-environment.ts';
 import {Folder} from '../../support/machine/folder.ts';
+import {GLEANER} from '../../support/machine/process.ts';
 import {CTRL_C, CTRL_D, inTerminal} from '../../support/machine/pty.ts';
 
-const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
 const SETTINGS = {project: PROJECT, region: 'us-central1', zones: ['us-central1-a'], max_budget_usd: 5};
 const ANSWERS = [
   {name: 'yes', keys: 'yes\r', code: 1, says: /no local cloud in .*absent/},
@@ -25,7 +24,7 @@ describe('The question before a change @full', () => {
   });
 
   const answered = (args: string[], keys: string, env: Record<string, string> = {}) =>
-    inTerminal([process.execPath, MAIN, ...args], {
+    inTerminal([process.execPath, GLEANER, ...args], {
       prompt: 'Type yes: ',
       keys,
       cwd: folder.path,

@@ -17,9 +17,9 @@ import {putBuiltEnvironment} from '../../support/machine/built-environment.ts';
 import {alone, gleaner} from '../../support/machine/command.ts';
 import {deployAtOnce as runAtOnce} from '../../support/machine/deploy-at-once.ts';
 import {Folder} from '../../support/machine/folder.ts';
+import {GLEANER} from '../../support/machine/process.ts';
 import {until} from '../../support/machine/until.ts';
 
-const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 const STATE = `${PROJECT}-gleaner-terraform`;
 
@@ -515,7 +515,7 @@ describe('gleaner deploy @full', () => {
   });
 
   it('gleaner deploy ends Terraform in order after Ctrl-C, keeps no plan, and exits with 130', async () => {
-    const child = spawn(process.execPath, [MAIN, 'deploy', '--yes'], {
+    const child = spawn(process.execPath, [GLEANER, 'deploy', '--yes'], {
       cwd: folder,
       stdio: ['ignore', 'ignore', 'pipe'],
       env: {...process.env, ...variables({SLOW_VERB: 'apply'})},

@@ -2,13 +2,11 @@ import assert from 'node:assert/strict';
 import {spawn} from 'node:child_process';
 import {once} from 'node:events';
 import {createServer} from 'node:http';
-import {fileURLToPath} from 'node:url';
 import {answers} from '../../../../client/json/index.ts';
 import {gleaner} from '../../../support/machine/command.ts';
 import {Folder} from '../../../support/machine/folder.ts';
 import {listen} from '../../../support/machine/listen.ts';
-
-const MAIN = fileURLToPath(new URL('../../../../cli/main.ts', import.meta.url));
+import {GLEANER} from '../../../support/machine/process.ts';
 
 describe('gleaner streams create @full', () => {
   const folder = new Folder(afterEach);
@@ -46,7 +44,7 @@ describe('gleaner streams create @full', () => {
     const hub = createServer(() => {});
     const HF_ENDPOINT = `http://${await listen(hub)}`;
     const asked = once(hub, 'request');
-    const child = spawn(process.execPath, [MAIN, 'streams', 'create', 'org/data', '--num-streams', '1'], {
+    const child = spawn(process.execPath, [GLEANER, 'streams', 'create', 'org/data', '--num-streams', '1'], {
       env: {...process.env, HF_ENDPOINT},
       cwd: folder.path,
       stdio: 'ignore',

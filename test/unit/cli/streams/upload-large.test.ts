@@ -2,13 +2,11 @@ import assert from 'node:assert/strict';
 import {type ChildProcess, spawn} from 'node:child_process';
 import {existsSync, readdirSync, statSync} from 'node:fs';
 import {join} from 'node:path';
-import {fileURLToPath} from 'node:url';
 import {crc32cOf} from '../../../../client/google/hash-file.ts';
 import {gleaner} from '../../../support/machine/home.ts';
+import {GLEANER} from '../../../support/machine/process.ts';
 import {until} from '../../../support/machine/until.ts';
 import {Upload} from './an-upload.ts';
-
-const MAIN = fileURLToPath(new URL('../../../../cli/main.ts', import.meta.url));
 
 describe('The upload of a large stream @full', () => {
   const to = new Upload();
@@ -24,7 +22,7 @@ describe('The upload of a large stream @full', () => {
   /** The cloud of the test has no model to check. */
   const upload = () => ['streams', 'upload', to.folder.at('streams'), '--run', to.run, '--no-check'];
   const start = (): ChildProcess =>
-    spawn(process.execPath, [MAIN, ...upload(), '--port', to.port], {stdio: 'ignore'});
+    spawn(process.execPath, [GLEANER, ...upload(), '--port', to.port], {stdio: 'ignore'});
   const exit = (child: ChildProcess) => new Promise<number | null>(done => child.once('exit', done));
   /** Waits until the cloud has a piece of an upload. */
   const piece = () =>
