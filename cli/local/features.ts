@@ -19,19 +19,21 @@ const FORGET_MS = 60_000;
 /** An unfinished run has more rows each time: it is read again after so long. */
 const STALE_MS = 600_000;
 const MAX_BYTES = 8_000_000;
+const UNREAD =
+  'Not read yet. It downloads all stored feature ids of the layer, which Google bills if it leaves the region.';
 
-type Reading = {key: string; text: string; asked_ms: number; stop: AbortController};
+/** What the pages hear of a feature that is being read, which `stop` ends, or whose reading has failed. */
+type State = {text: string; asked_ms: number; stop?: AbortController};
 
 export function featureReader(
   connection: Connection,
   {run = runWorkerModule, now = Date.now} = {},
 ): FeatureReader {
   const {bucket, project, folder = ''} = connection;
-  const failures = new Map<string, {failed: string; asked_ms: number}>();
-  let reading: Reading | undefined;
+  const states = new Map<string, State>();
 
   /** Writes beside the file and renames, because `local up` and `gleaner dashboard` may read the same feature. */
-  async function exportFeature({run: name, ...asked}: FeatureAsked, path: string, begun: Reading) {
+  async function exportFeature({run: name, ...asked}: FeatureAsked, path: string, state: Required<State>) {
     const output = `${path}.${process.pid}`;
     const removed = [output, `${output}.unfinished`].map(each => rm(each, {recursive: true, force: true}));
     await Promise.all(removed);
@@ -39,10 +41,10 @@ export function featureReader(
     const options = {to: 'features', layer: asked.layer, ids: asked.id, site: asked.name, output};
     const args = Object.entries(options).flatMap(([key, value]) => [`--${key}`, String(value)]);
     const say = (line: string) => {
-      begun.text = line;
+      state.text = `Reading the run: ${line}`;
     };
     const all = ['gleaner_reader.export', address, ...args];
-    const {signal} = begun.stop;
+    const {signal} = state.stop;
     const {code, stderr} = await run(all, storageVariables(connection), say, LOCK, undefined, {signal});
     if (code !== 0) throw new CliError(stderr.at(-1) ?? `the reader ended with exit ${code}`);
     const made = join(output, `${asked.id}.json`);
@@ -51,41 +53,41 @@ export function featureReader(
     await rm(output, {recursive: true});
   }
 
-  function begin(asked: FeatureAsked, key: string, path: string): void {
-    const begun = {key, text: 'starting Python', asked_ms: now(), stop: new AbortController()};
-    reading = begun;
-    const leave = () => now() - begun.asked_ms > FORGET_MS && begun.stop.abort();
+  function begin(asked: FeatureAsked, key: string, path: string): State {
+    const stop = new AbortController();
+    const state = {text: 'Reading the run: starting Python', asked_ms: now(), stop};
+    states.set(key, state);
+    const leave = () => now() - state.asked_ms > FORGET_MS && stop.abort();
     const watch = setInterval(leave, 1000).unref();
-    void exportFeature(asked, path, begun)
-      .catch((error: Error) => {
-        if (!begun.stop.signal.aborted) failures.set(key, {failed: error.message, asked_ms: now()});
-      })
-      .finally(() => {
-        clearInterval(watch);
-        reading = undefined;
-      });
+    const fail = ({message}: Error) =>
+      !stop.signal.aborted && states.set(key, {text: `Failed to read: ${message}`, asked_ms: now()});
+    void exportFeature(asked, path, state)
+      .finally(() => [clearInterval(watch), states.delete(key)])
+      .catch(fail);
+    return state;
   }
 
   return {
     read: async (asked, mayRead) => {
       const key = hash('sha256', JSON.stringify([project, folder, bucket, asked]));
       const path = join(cacheFolder(), 'features', `${key}.json`);
-      const before = reading;
+      const before = states.get(key);
       const known = await readFeature(path).catch(() => rm(path));
       if (known && (asked.isComplete || now() - known.at_ms < STALE_MS)) return {feature: known.feature};
-      const failure = failures.get(key);
-      const hasFailed = failure !== undefined && now() - failure.asked_ms < FORGET_MS;
-      if (hasFailed) failure.asked_ms = now();
-      if (reading?.key === key) reading.asked_ms = now();
       // A reading that has ended during this one is judged by the next one.
-      else if (!before && !reading && mayRead && !hasFailed) begin(asked, key, path);
+      let state = states.get(key) ?? before;
+      if (state && !state.stop && now() - state.asked_ms >= FORGET_MS) state = undefined;
+      if (state) state.asked_ms = now();
+      else if (mayRead && ![...states.values()].some(({stop}) => stop)) state = begin(asked, key, path);
       if (known) return {feature: known.feature};
-      if (hasFailed) return {failed: failure.failed};
-      const current = reading ?? before;
-      if (!current) return {isUnread: true};
-      return {reading: current.key === key ? current.text : 'waiting for another feature'};
+      if (state) return {text: state.text, isUnread: false};
+      return mayRead
+        ? {text: 'Waiting for another feature', isUnread: false}
+        : {text: UNREAD, isUnread: true};
     },
-    close: () => reading?.stop.abort(),
+    close: () => {
+      for (const {stop} of states.values()) stop?.abort();
+    },
   };
 }
 

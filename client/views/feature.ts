@@ -28,8 +28,8 @@ export type Feature = z.infer<typeof featureFile>;
 type FeatureOf = {run: string; name: string; layer: number; id: number};
 /** `version`: of the shards of a completed run; another run may have had its name. */
 export type FeatureAsked = FeatureOf & {version: string; isComplete: boolean};
-/** What is known of a feature now. `reading`: the progress. `isUnread`: nothing reads it. */
-export type FeatureKnown = {feature: Feature} | {reading: string} | {failed: string} | {isUnread: true};
+/** A feature, or what is known in its place. `isUnread`: nothing reads it before a person says so. */
+export type FeatureKnown = {feature: Feature} | {text: string; isUnread: boolean};
 
 /** Reads features in the background, one at a time, and each once. A reading ends when no page asks any more. */
 export type FeatureReader = {

@@ -11,20 +11,9 @@ const [MOST_STREAMS, MOST_CHARS] = [50, 200];
 
 export function featurePage({run, name, layer, id}: FeatureAsked, known: FeatureKnown): Section[] {
   const title = html`<h1>Feature ${id} of ${name}, layer ${layer}</h1><p class="quiet">of run ${link(address('runs', run), run)}</p>`;
-  if ('reading' in known)
-    return [section('head', html`${title}<p class="lead">Reading the run: ${known.reading}</p>`)];
-  if ('failed' in known)
-    return [section('head', html`${title}<p class="lead">Failed to read: ${known.failed}</p>`)];
-  if ('isUnread' in known) {
-    const cost =
-      'It downloads all stored feature ids of the layer, which Google bills if it leaves the region.';
-    const begin = link(
-      `${address('runs', run, 'features', name, String(layer), String(id))}?read=1`,
-      'Read it',
-    );
-    return [
-      section('head', html`${title}<p class="lead">Not read yet. ${begin}</p><p class="quiet">${cost}</p>`),
-    ];
+  if ('text' in known) {
+    const begin = known.isUnread ? html` ${link('?read=1', 'Read it')}` : '';
+    return [section('head', html`${title}<p class="lead">${known.text}${begin}</p>`)];
   }
   const {density, active, at_least, max, examples} = known.feature;
   const least = at_least ? 'at least, because rows were cut' : '';

@@ -61,7 +61,10 @@ export function somePages(store: Store, now: () => number, objects = someObjects
   const {app} = dashboardRouter({
     source: {
       ...{cloud, logs: objects, now},
-      features: {read: async ({name, layer, id}) => ({reading: `${name} ${layer} ${id}`}), close: () => {}},
+      features: {
+        read: async ({name, layer, id}) => ({text: `${name} ${layer} ${id}`, isUnread: false}),
+        close: () => {},
+      },
     },
     feed: {now, interval_ms: 1000, waitMs: () => 0},
     guard: async (_, next) => next(),

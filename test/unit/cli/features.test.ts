@@ -16,6 +16,8 @@ const FEATURE = {
   ...{by_stream: {}, density_by_stream: {}, histogram: Array(64).fill(0), examples: []},
 };
 
+const isKnown = (known: FeatureKnown) => 'feature' in known;
+
 type Started = {
   args: string[];
   say: (line: string) => void;
@@ -65,14 +67,16 @@ describe('The reader of features', () => {
     await Promise.all([reader.read(ASKED, true), reader.read(ASKED, true)]);
     await begun(1);
     started[0]?.say('1,000 of 20,000 rows');
-    assert.deepEqual(await reader.read(ASKED, true), {reading: '1,000 of 20,000 rows'});
-    assert.deepEqual(await reader.read({...ASKED, id: 8}, true), {reading: 'waiting for another feature'});
+    assert.deepEqual(await reader.read(ASKED, true), {
+      text: 'Reading the run: 1,000 of 20,000 rows',
+      isUnread: false,
+    });
+    assert.deepEqual(await reader.read({...ASKED, id: 8}, true), {
+      text: 'Waiting for another feature',
+      isUnread: false,
+    });
     started[0]?.end(FEATURE);
-    const known = await until(
-      'the feature',
-      () => reader.read(ASKED, true),
-      each => !('reading' in each),
-    );
+    const known = await until('the feature', () => reader.read(ASKED, true), isKnown);
     assert.deepEqual(known, {feature: FEATURE});
     assert.deepEqual(await aReader().reader.read(ASKED, true), {feature: FEATURE});
     assert.equal(started.length, 1);
@@ -88,10 +92,9 @@ describe('The reader of features', () => {
   it('the reader of features shows what it has of an unfinished run while it reads that again, and stops when nobody asks', async () => {
     const {reader, started, begun, clock} = aReader();
     const asked = {...ASKED, isComplete: false};
-    assert.deepEqual(await reader.read(asked, false), {isUnread: true});
+    assert.match(JSON.stringify(await reader.read(asked, false)), /Not read yet.*"isUnread":true/);
     await begun(1, asked);
     started[0]?.end(FEATURE);
-    const isKnown = (known: FeatureKnown) => 'feature' in known;
     await until('the feature', () => reader.read(asked, true), isKnown);
     clock.now_ms = Date.now() + 700_000;
     await begun(2, asked);
@@ -101,21 +104,25 @@ describe('The reader of features', () => {
   });
 
   for (const [name, end, says] of [
-    ['that ends with an error', 'Failed to export: no tokenizer', /^Failed to export: no tokenizer$/],
-    ['whose file has another form', {...FEATURE, histogram: [1]}, /7\.json/],
+    [
+      'that ends with an error',
+      'Failed to export: no tokenizer',
+      /^Failed to read: Failed to export: no tokenizer$/,
+    ],
+    ['whose file has another form', {...FEATURE, histogram: [1]}, /^Failed to read: .*7\.json/s],
   ] as const)
     it(`the reader of features says why a reading failed ${name}, and tries again when no page has asked for a while`, async () => {
       const {reader, started, begun, clock} = aReader();
       await begun(1);
       started[0]?.end(end);
-      const hasFailed = (known: FeatureKnown) => 'failed' in known && says.test(known.failed);
+      const hasFailed = (known: FeatureKnown) => 'text' in known && says.test(known.text);
       for (let n = 0; n < 5; n++) {
         await until('the failure', () => reader.read(ASKED, true), hasFailed);
         clock.now_ms += 40_000;
       }
       assert.equal(started.length, 1);
       clock.now_ms += 40_000;
-      assert.ok('reading' in (await reader.read(ASKED, true)));
+      assert.match(JSON.stringify(await reader.read(ASKED, true)), /Reading the run/);
       await begun(2);
     });
 });

@@ -224,7 +224,7 @@ describe('The pages', () => {
     for (const path of ['other/2/7', 'scope/x/7', 'scope/2/7e3', 'scope/2/1234567890'])
       assert.equal((await get(`/runs/my-run/features/${path}`)).status, 404, path);
     assert.equal((await get('/runs/none/features/scope/2/7')).status, 404);
-    assert.match((await get('/runs/my-run/features/scope/2/7')).text, /Reading the run: scope 2 7/);
+    assert.match((await get('/runs/my-run/features/scope/2/7')).text, /scope 2 7/);
     assert.equal((await get('/runs/my-run/feature?name=scope&layer=2&id=7')).status, 302);
   });
 
