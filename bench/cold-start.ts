@@ -24,7 +24,6 @@ import {workerEnvironment} from '../test/support/machine/worker-environment.ts';
 import {messageData} from '../test/world/bus.ts';
 import {measureBoot} from './cold-start/boot.ts';
 import {type First, firstEvents, NODE} from './cold-start/events.ts';
-import {processTime} from './process-time.ts';
 
 type Figures = {cpu_s: number; memory_mib: number};
 type Round = {listening: Figures; answered: Figures};
@@ -147,7 +146,10 @@ async function measure(module: string, first: First, env: Record<string, string>
 /** Processor time, and the most memory so far, of a process and its threads. */
 function figuresOf({pid = 0}: ChildProcess): Figures {
   const [, kib = '0'] = /VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
-  return {cpu_s: processTime(pid).own, memory_mib: Number(kib) / 1024};
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  const ticks = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  const [user = 0, system = 0] = ticks.slice(11, 13).map(Number); // a Linux has 100 in a second
+  return {cpu_s: (user + system) / 100, memory_mib: Number(kib) / 1024};
 }
 
 function send(first: First, port: number, env: Record<string, string>): Promise<Response> {
