@@ -1,13 +1,13 @@
 /** Checks that the model of a run is there and supported: in a bucket, on a hub, or in a folder. */
-import {readdir, readFile} from 'node:fs/promises';
-import {join} from 'node:path';
+import {opendir, readdir, readFile} from 'node:fs/promises';
+import {join, relative} from 'node:path';
 import type {Cloud} from '../../client/cloud/cloud.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {configProblem, MAX_CONFIG_BYTES} from '../../shared/contracts/spec/model-config.ts';
 import {filesProblem, TEMPLATES} from '../../shared/contracts/spec/model-files.ts';
-import {entriesOf, entryProblem} from '../../shared/contracts/spec/reduction-files.ts';
+import {entriesOf, entryProblem, type Files} from '../../shared/contracts/spec/reduction-files.ts';
 import type {RunSpec} from '../../shared/contracts/spec/spec.ts';
-import {bucketModel, filesInFolder} from '../../shared/control-plane/runs/check-model.ts';
+import {bucketModel, filesInFolder, MAX_LISTED} from '../../shared/control-plane/runs/check-model.ts';
 import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {isNotFound} from '../../shared/google/errors.ts';
 import {openObjects} from '../../shared/google/objects.ts';
@@ -40,16 +40,30 @@ export async function checkReductions(cloud: Store, config: Config, spec: RunSpe
   return (await Promise.all(findings.map(each => each.catch(failed)))).flat();
 }
 
-/** Undefined for a folder of the TPU VMs, and without names for a repository that is not there. */
+/** Undefined for a folder of the TPU VMs, and without names for a repository or a folder that is not there. */
 async function filesOf(cloud: Store, weights: string, revision: string, hubOf: () => Hub) {
   const at = bucketModel(weights);
   if (at) return filesInFolder(objectsOf(cloud, at.bucket), at.folder);
-  if (!isHubModel(weights)) return undefined;
+  if (!isHubModel(weights)) return cloud.connection.is_google ? undefined : filesOfMachine(weights);
   const hub = hubOf();
   const {commit, files} = (await hub.commit('models', weights, revision)) ?? {files: []};
   const at_commit = (name: string) => `/${weights}/resolve/${commit}/${encodeURI(name)}`;
   const read = (name: string) => hub.text(at_commit(name), `${weights}/${name}`, MAX_CONFIG_BYTES);
   return {names: files.map(({name}) => name), read};
+}
+
+/** Undefined for a folder that cannot be read, or has too many files. */
+async function filesOfMachine(folder: string): Promise<Files | undefined> {
+  const names: string[] = [];
+  try {
+    for await (const entry of await opendir(folder, {recursive: true})) {
+      if (!entry.isDirectory()) names.push(relative(folder, join(entry.parentPath, entry.name)));
+      if (names.length === MAX_LISTED) return undefined;
+    }
+  } catch (error) {
+    if (!['ENOENT', 'ENOTDIR'].includes(String((error as NodeJS.ErrnoException).code))) return undefined;
+  }
+  return {names, read: name => readFile(join(folder, name))};
 }
 
 /** Reads config.json of a model. `hub`: asks the hub of this machine. */

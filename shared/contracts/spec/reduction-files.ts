@@ -21,7 +21,7 @@ type Entry = ReturnType<typeof entriesOf>[number];
 /** The entries of both lists. One file as `weights` becomes its folder and a path. */
 export function entriesOf({features = [], project = []}: Pick<RunSpec, 'features' | 'project'>) {
   return [...features, ...project].map(({weights, path = '', ...entry}, index) => {
-    const [, folder, file] = /^(gs:.*)\/([^/]+\.safetensors)$/.exec(weights) ?? [];
+    const [, folder, file] = /^((?:gs:|[./]).*)\/([^/]+\.safetensors)$/.exec(weights) ?? [];
     return {...entry, weights: folder ?? weights, path: file ?? path, isSae: index < features.length};
   });
 }

@@ -4,7 +4,8 @@ import {entriesOf, entryProblem, type Files} from '../../contracts/spec/reductio
 import type {RunSpec} from '../../contracts/spec/spec.ts';
 import type {Objects} from '../../ports/ports.ts';
 
-const MAX_LISTED = 5000;
+/** Most files of a folder that is checked. */
+export const MAX_LISTED = 5000;
 /** The folder of models that the account of the control plane reads. */
 const READABLE = 'models/';
 

@@ -249,6 +249,25 @@ describe('The model of a run', () => {
       assert.match((await bucketModelProblem(cloud.objects, asked)) ?? '', says);
     });
 
+  it('the reductions of a run on a local cloud are read from a folder of this machine', async () => {
+    const folder = new Folder();
+    folder.put('layer_1/cfg.json', '{"architecture": "temporal"}');
+    folder.put('layer_1/sae_weights.safetensors', '');
+    folder.put('probes.safetensors', '');
+    const cloud = {...aCloud({}), connection: {is_google: false}} as unknown as Cloud;
+    const ask = async (given: object) =>
+      said(await checkReductions(cloud, {silent: ''}, completeSpec(given, aConfig()).spec));
+    const features = (weights: string, layer: number) =>
+      ask({features: [{name: 'scope', weights, path: 'layer_{layer}', layers: [layer]}]});
+    const project = (weights: string) => ask({project: [{name: 'probe', weights, layers: [0]}]});
+    assert.match(await features(folder.path, 1), /^scope has the architecture temporal/);
+    assert.match(await features(`${folder.path}/`, 2), /has no SAE at "layer_\{layer\}" for layer 2/);
+    assert.match(await features(folder.at('absent'), 1), /has no SAE at/);
+    assert.equal(await project(folder.at('probes.safetensors')), '');
+    assert.match(await project(folder.at('other.safetensors')), /no safetensors file at "other/);
+    folder.end();
+  });
+
   it('the reductions of a run are read from the hub, and those of a TPU VM are left unchecked', async () => {
     const [config, tensors] = [Buffer.from('{"architecture": "temporal"}'), Buffer.alloc(9)];
     const files = {'a/cfg.json': config, 'a/w.safetensors': tensors};
