@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 import ml_dtypes
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
+from tokenizers import Tokenizer, decoders
+from tokenizers.models import BPE, WordLevel
 
 import gleaner_reader
 from gleaner_reader import ShardError
 from gleaner_reader.export import to_npy
 from gleaner_reader.format.files import open_folder
-from gleaner_reader.run.answers import FOUND, best
+from gleaner_reader.run.answers import FOUND, best, texts_of
 from gleaner_reader.run.questions import _typed
 from gleaner_reader.run.verify import verify
 from gleaner_worker.shards.plan import ShardPlan
@@ -145,8 +145,33 @@ def test_rows_know_their_sample_and_the_text_around_them(tmp_path, tokens):
             assert row.text == words(sample.token_ids)
         else:
             around = words(sample.token_ids[max(0, p - 3) : p]), words(sample.token_ids[p + 1 : p + 4])
-            assert (row.before, row.after) == around and row.token == f"w{row.token_id}" == words(sample.token_ids[[p]])
-            assert row.text == words(sample.token_ids[max(0, p - 3) : p + 4])
+            assert (row.before.strip(), row.after.strip()) == around and row.before + row.token + row.after == row.text
+            assert row.token.strip() == f"w{row.token_id}" == words(sample.token_ids[[p]])
+            assert row.text.strip() == words(sample.token_ids[max(0, p - 3) : p + 4])
+
+
+def metaspace():
+    """A tokenizer such as Llama 2's: a token has the space before it, a decoder strips the first one of a text, and
+    other characters are tokens of bytes."""
+    vocabulary = {f"▁w{number}" if number % 3 else f"w{number}": number for number in range(1000)}
+    vocabulary |= {"▁": 2000} | {f"<0x{byte:02X}>": 1000 + byte for byte in range(256)}
+    tokenizer = Tokenizer(BPE(vocabulary, [], byte_fallback=True))
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return tokenizer
+
+
+def test_a_token_has_its_spaces_and_a_cut_character_its_bytes():
+    decode = metaspace().decode
+    tokens = [1, 2, 3, *(1000 + byte for byte in "🦜".encode()), 4, 5]
+    seen = [texts_of(tokens, position, 9, decode) for position in range(len(tokens))]
+    assert [token for token, *_ in seen] == ["w1", " w2", "w3", *"����", " w4", " w5"]
+    assert {text for _, text, *_ in seen} == {"w1 w2w3🦜 w4 w5"}
+    assert seen[2][2:] == ["w1 w2", "🦜 w4 w5"] and seen[7][2:] == ["w1 w2w3🦜", " w5"]
+    assert [texts_of(tokens, position, 0, decode)[0] for position in range(9)] == [token for token, *_ in seen]
+    assert texts_of([1, 2000, 3], 1, 1, decode) == [" ", "w1 w3", "w1", "w3"]
+    assert texts_of(tokens, 8, 1, decode) == [" w5", " w4 w5", " w4", ""]
 
 
 @pytest.mark.parametrize("tokens", ["all", "mean", "spans"])
@@ -238,7 +263,7 @@ def test_features_equal_those_of_the_stored_values(tmp_path, monkeypatch, form, 
     assert str(run.feature(2, 5, n=6)) == str(found[5])
     tokenizer = Tokenizer(WordLevel({f"w{number}": number for number in range(1000)}, "w0"))
     top = run.top(2, np.int64(5), 9, site="scope", per_sample=2, context=3, tokenizer=tokenizer)
-    assert top.origins == run.rows(top.rows, context=3, tokenizer=tokenizer) and top.origins[0].token[0] == "w"
+    assert top.origins == run.rows(top.rows, context=3, tokenizer=tokenizer) and top.origins[0].token.strip()[0] == "w"
     assert top.rows.tolist() == [row for row in by_full_sort(scores_of[5], stored, 9, 2) if scores_of[5][row]]
     assert not gleaner_reader.open(store_reductions(tmp_path / "b", cut=0).folder).feature(2, 5).at_least
 

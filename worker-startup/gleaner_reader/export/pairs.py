@@ -11,6 +11,7 @@ import numpy as np
 
 from ..format.errors import MissingPackage
 from ..format.files import open_folder
+from ..run.answers import added
 from ..run.pieces import Piece, pieces
 from .parts import PartsExport, as_dtype, check_parts, export_parts, part_name, plan_export
 from .unfinished import Unfinished, bytes_of, settings_of
@@ -195,20 +196,21 @@ def _from_hub(model: str, revision: str | None) -> tuple[str, str]:
 def _lines(piece: Piece, tokenizer: "Tokenizer", window: int) -> Iterator[dict]:
     index = piece.index
     assert index.token_ids is not None  # to_pairs has looked
+    token_ids: np.ndarray = index.token_ids
     rows = np.arange(piece.begin_in_shard, piece.begin_in_shard + len(piece.rows.stored))
     samples = np.searchsorted(index.row_offsets, rows, "right") - 1
     begins, ends = index.sample_offsets[samples], index.sample_offsets[samples + 1]
     if index.positions is not None:
         ends = begins + index.positions[rows] + 1
         begins = np.maximum(begins, ends - window)
-    texts = tokenizer.decode_batch(
-        [index.token_ids[begin:end].tolist() for begin, end in zip(begins, ends, strict=True)],
-        skip_special_tokens=False,
-    )
-    facts = {"text": texts}
+
+    def texts(begins: np.ndarray, ends: np.ndarray) -> list[str]:
+        tokens = [token_ids[begin:end].tolist() for begin, end in zip(begins, ends, strict=True)]
+        return tokenizer.decode_batch(tokens, skip_special_tokens=False)
+
+    facts = {"text": texts(begins, ends)}
     if "token_id" in piece.columns:
-        ids = piece.columns["token_id"][:, None].tolist()
-        facts["token"] = tokenizer.decode_batch(ids, skip_special_tokens=False)
+        facts["token"] = list(map(added, texts(begins, ends - 1), facts["text"], texts(ends - 1, ends)))
     names = {"token_id": "token_id", "position": "position", "stream": "stream", "sample_idx": "sample"}
     names |= {"span_idx": "span", "mask": "mask"}
     facts |= {names[name]: piece.columns[name].tolist() for name in names if name in piece.columns}

@@ -1,5 +1,6 @@
 """What a run answers about its rows, and how the answers add up over the pieces of a run."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +17,8 @@ FOUND = np.dtype([("group", "i8"), ("stream", "i8"), ("sample", "i8"), ("row", "
 class Row:
     """Where a row of a run comes from; `Run.rows` reads it.
 
-    position, token_id: None for pools of tokens; a pkl.gz has no token_id. text has before, token and after; of a pool
-    it is the whole sample. All four are None without a tokenizer.
+    position, token_id: None for pools of tokens; a pkl.gz has no token_id. text has before, token and after, each with
+    the space that joins it to the tokens before; of a pool it is the whole sample. All are None without a tokenizer.
     """
 
     stream: int
@@ -69,6 +70,27 @@ class Moments:
     count: int
     mean: np.ndarray
     var: np.ndarray
+
+
+def added(head: str, text: str, alone: str) -> str:
+    """What tokens add to the text `head` of those before, because some decoders join tokens by spaces; `alone`, their
+    own text, where a character of several tokens is cut."""
+    return text[len(head) :] if text.startswith(head) and not head.endswith("\ufffd") else alone
+
+
+def texts_of(tokens: list[int], position: int | None, context: int, decode: Callable[[list[int]], str]) -> list:
+    """token, text, before and after of a Row."""
+    if position is None:
+        return [None, decode(tokens), None, None]
+
+    def part(first: int, last: int) -> str:
+        near = max(first - 4, 0)  # a character has four bytes at most
+        wanted = (near, first), (near, last), (first, last)
+        return "" if first == last else added(*(decode(tokens[slice(*each)]) for each in wanted))
+
+    begin, after, end = max(position - context, 0), position + 1, position + 1 + context
+    token = part(position, after)
+    return [token, part(begin, end) if context else token, part(begin, position), part(after, end)]
 
 
 def best(found: np.ndarray, n: int, per_sample: int, more: tuple[Piece, np.ndarray, np.ndarray, Any] | None = None):

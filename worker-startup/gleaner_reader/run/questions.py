@@ -4,13 +4,14 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..format.errors import ShardError
 from ..format.index import Index
-from .answers import FOUND, HISTOGRAM_EDGES, Feature, Moments, Row, Top, best
+from .answers import FOUND, HISTOGRAM_EDGES, Feature, Moments, Row, Top, best, texts_of
 from .layer import row_numbers
 from .pieces import Piece, ahead, pieces
 from .shard import Shard
@@ -40,7 +41,7 @@ class Questions(Shards[Shard]):
 
         >>> row = run.rows([5], context=2, tokenizer=gleaner_reader.export.open_tokenizer("my-model"))[0]
         >>> row.stream, row.sample, row.position, row.before + "|" + row.token
-        (0, 0, 5, 't3 t4|t5')
+        (0, 0, 5, ' t3 t4| t5')
         """
         if context < 0:
             raise ValueError(f"context is {context}; set it to at least 0")
@@ -53,14 +54,12 @@ class Questions(Shards[Shard]):
         index, row = self.shard_index(shard), number - int(self.row_offsets[shard])
         sample = int(np.searchsorted(index.row_offsets, row, "right")) - 1
         position = None if index.positions is None else int(index.positions[row])
-        tokens, token_id, texts, ranges = [], None, [None] * 4, [None, (0, None), None, None]
+        tokens, texts = [], [None] * 4
         if index.token_ids is not None:
             tokens = index.token_ids[slice(*index.sample_offsets[sample : sample + 2])].tolist()
-        if position is not None and tokens:
-            begin, after, token_id = max(position - context, 0), position + 1, tokens[position]
-            ranges = [(position, after), (begin, after + context), (begin, position), (after, after + context)]
         if tokenizer and tokens:
-            texts = [each and tokenizer.decode(tokens[slice(*each)], skip_special_tokens=False) for each in ranges]
+            texts = texts_of(tokens, position, context, partial(tokenizer.decode, skip_special_tokens=False))
+        token_id = tokens[position] if position is not None and tokens else None
         kept = index.kept[sample] if index.kept else {}
         return Row(self.shards[shard].stream, int(index.sample_idx[sample]), position, token_id, *texts, kept=kept)
 
