@@ -144,10 +144,11 @@ def test_rows_know_their_sample_and_the_text_around_them(tmp_path, tokens):
             assert (p, row.token_id, row.token, row.after) == (None, None, None, None)
             assert row.text == words(sample.token_ids)
         else:
-            around = words(sample.token_ids[max(0, p - 3) : p]), words(sample.token_ids[p + 1 : p + 4])
-            assert (row.before.strip(), row.after.strip()) == around and row.before + row.token + row.after == row.text
-            assert row.token.strip() == f"w{row.token_id}" == words(sample.token_ids[[p]])
-            assert row.text.strip() == words(sample.token_ids[max(0, p - 3) : p + 4])
+            parts = [sample.token_ids[slice(*each)] for each in ((max(0, p - 3), p), (p, p + 1), (p + 1, p + 4))]
+            spaces = " " * (p > 3), " " * (p > 0), " "  # to the token before
+            texts = [len(part) and space + words(part) or "" for space, part in zip(spaces, parts, strict=True)]
+            assert [row.before, row.token, row.after, row.token_id] == [*texts, sample.token_ids[p]]
+            assert row.text == "".join(texts)
 
 
 def metaspace():
